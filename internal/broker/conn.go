@@ -1,0 +1,214 @@
+// Package broker keeps one supervised connection to RabbitMQ and publishes over
+// it in order and confirmed.
+//
+// amqp091-go can recover connections by itself, but skips entities that fail to
+// redeclare and gives up after five attempts; here every reconnection is an
+// explicit step, and those who use a channel open a new one.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Config of a [Conn].
+type Config struct {
+	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
+	URL string
+	// Name is shown as the connection's name in the management UI.
+	Name string
+	// GiveUpAfter ends Run with ErrUnreachable when there was no connection
+	// for so long. Defaults to never.
+	GiveUpAfter time.Duration
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+const (
+	dialTimeout = 10 * time.Second
+	heartbeat   = 10 * time.Second
+	minBackoff  = 50 * time.Millisecond
+	maxBackoff  = 5 * time.Second
+)
+
+// Conn is a connection that comes back by itself while Run runs.
+type Conn struct {
+	config Config
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced whenever a field below changes
+	conn    *amqp.Connection
+	blocked bool
+	ended   error // why Run has ended
+}
+
+// New checks the configuration. It does no I/O.
+func New(c Config) (*Conn, error) {
+	if _, err := amqp.ParseURI(c.URL); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Conn{config: c, changed: make(chan struct{})}, nil
+}
+
+// Run connects, and connects again with backoff whenever the connection is
+// lost, until ctx ends; then it closes the connection and returns nil. It
+// returns an error only where trying again cannot help (ErrConfiguration), or
+// has not helped for Config.GiveUpAfter (ErrUnreachable).
+func (c *Conn) Run(ctx context.Context) error {
+	err := c.supervise(ctx)
+	ended := err
+	if ended == nil {
+		ended = amqp.ErrClosed
+	}
+	c.update(func() { c.conn, c.ended = nil, ended })
+	return err
+}
+
+func (c *Conn) supervise(ctx context.Context) error {
+	log := c.config.Logger.With("connection", c.config.Name, "url", Redact(c.config.URL))
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
+	lost := time.Now()
+	for ctx.Err() == nil {
+		conn, err := c.dial(ctx)
+		if err == nil {
+			wait.Reset()
+			log.Info("connected to RabbitMQ")
+			err = c.serve(ctx, conn)
+			lost = time.Now()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrConfiguration):
+			return err
+		case c.config.GiveUpAfter > 0 && time.Since(lost) >= c.config.GiveUpAfter:
+			return fmt.Errorf("%w at %s for %v: %w; is it running, and is the address right?", ErrUnreachable, Redact(c.config.URL), c.config.GiveUpAfter, err)
+		}
+		pause := wait.NextBackOff()
+		log.Warn("no connection to RabbitMQ", "error", err, "retry_in", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
+	properties := amqp.NewConnectionProperties()
+	properties["product"] = "delaybridge"
+	properties.SetClientConnectionName(c.config.Name)
+	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
+		Heartbeat:  heartbeat,
+		Properties: properties,
+		Dial: func(network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			// The library lifts this deadline once the handshake is done.
+			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
+		},
+	})
+	if err != nil {
+		return nil, classifyDial(err, c.config.URL)
+	}
+	return conn, nil
+}
+
+// serve publishes conn to the waiting and returns when it has ended.
+func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	c.update(func() { c.conn, c.blocked = conn, false })
+	defer c.update(func() { c.conn, c.blocked = nil, false })
+	for {
+		select {
+		case <-ctx.Done():
+			_ = conn.CloseDeadline(time.Now().Add(dialTimeout))
+			return nil
+		case reason, ok := <-closed:
+			if !ok || reason == nil {
+				return amqp.ErrClosed
+			}
+			return reason
+		case b, ok := <-blocked:
+			if !ok {
+				blocked = nil
+				continue
+			}
+			c.config.Logger.Warn("RabbitMQ's flow control changed", "connection", c.config.Name, "blocked", b.Active, "reason", b.Reason)
+			c.update(func() { c.blocked = b.Active })
+		}
+	}
+}
+
+func (c *Conn) update(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Channel opens a channel, waiting for a connection as long as ctx allows.
+func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
+	for {
+		conn, err := c.await(ctx, func() bool { return c.conn != nil })
+		if err != nil {
+			return nil, err
+		}
+		ch, err := conn.Channel()
+		if err == nil {
+			return ch, nil
+		}
+		if !conn.IsClosed() {
+			return nil, fmt.Errorf("broker: open a channel: %w", err)
+		}
+		// The connection ended under us; Run is about to notice.
+		select {
+		case <-ctx.Done():
+		case <-time.After(minBackoff):
+		}
+	}
+}
+
+// Ready waits until there is a connection that the broker has not blocked.
+func (c *Conn) Ready(ctx context.Context) error {
+	_, err := c.await(ctx, func() bool { return c.conn != nil && !c.blocked })
+	return err
+}
+
+func (c *Conn) await(ctx context.Context, ready func() bool) (*amqp.Connection, error) {
+	for {
+		c.mu.Lock()
+		conn, changed, ended, blocked, ok := c.conn, c.changed, c.ended, c.blocked, ready()
+		c.mu.Unlock()
+		switch {
+		case ok:
+			return conn, nil
+		case ended != nil:
+			return nil, ended
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if blocked {
+				return nil, fmt.Errorf("the broker is short of memory or disk and blocks publishers (connection.blocked): %w", ctx.Err())
+			}
+			return nil, fmt.Errorf("waiting for RabbitMQ at %s: %w", Redact(c.config.URL), ctx.Err())
+		}
+	}
+}

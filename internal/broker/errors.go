@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrUnconfirmed means that nobody can know whether the broker has the
+	// message: the connection or the channel ended, or the caller stopped
+	// waiting, between sending and the broker's answer.
+	ErrUnconfirmed = errors.New("unconfirmed: the broker may or may not have the message; publish again with the same ID")
+	// ErrNotSent means that the message never left this process.
+	ErrNotSent = errors.New("not sent")
+	// ErrRefused means that the broker answered with basic.nack: it does not
+	// have the message, for instance because a queue is at its length limit.
+	ErrRefused = errors.New("refused by the broker (nack): it does not have the message")
+	// ErrUnroutable means that the exchange led to no queue, so the broker
+	// returned the message.
+	ErrUnroutable = errors.New("unroutable: no queue is bound for the message; run 'delaybridge topology verify'")
+	// ErrUnreachable means that no connection came about in the time allowed.
+	ErrUnreachable = errors.New("cannot reach RabbitMQ")
+	// ErrMissing means that an exchange or queue does not exist.
+	ErrMissing = errors.New("run 'delaybridge topology apply' first, with the same prefix and virtual host")
+	// ErrForbidden means that the user lacks a permission.
+	ErrForbidden = errors.New("grant the user this permission ('rabbitmqctl set_permissions'), or use another user")
+	// ErrConfiguration means that a URL or what it names is wrong, so that
+	// trying again does not help.
+	ErrConfiguration = errors.New("wrong RabbitMQ URL")
+)
+
+// classifyDial turns an error of connecting into one that wraps
+// ErrConfiguration where only a person can mend it. Everything else may pass:
+// a broker that starts, a reached connection limit, a virtual host still down.
+func classifyDial(err error, rawURL string) error {
+	var refused *amqp.Error
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &certificate):
+		return fmt.Errorf("%w: %s: the server's certificate is not trusted: %w", ErrConfiguration, Redact(rawURL), err)
+	case !errors.As(err, &refused):
+		return err
+	case refused.Code == amqp.AccessRefused && !strings.Contains(refused.Reason, "vhost"):
+		return fmt.Errorf("%w: %s: the broker refused user name or password: %w", ErrConfiguration, Redact(rawURL), err)
+	case refused.Code == amqp.AccessRefused,
+		refused.Code == amqp.NotAllowed && strings.Contains(refused.Reason, "not found"),
+		refused.Code == amqp.NotAllowed && strings.Contains(refused.Reason, "refused for user"):
+		return fmt.Errorf("%w: %s: create the virtual host or permit the user to use it: %w", ErrConfiguration, Redact(rawURL), err)
+	}
+	return err
+}
+
+// Classify adds the remedy to an error by which the broker closed a channel. A
+// nil error stays nil, and what the next attempt may mend stays as it is.
+func Classify(err error) error {
+	var closed *amqp.Error
+	if !errors.As(err, &closed) || !closed.Server {
+		return err
+	}
+	switch closed.Code {
+	case amqp.NotFound:
+		return fmt.Errorf("%w: %w", err, ErrMissing)
+	case amqp.AccessRefused:
+		return fmt.Errorf("%w: %w", err, ErrForbidden)
+	}
+	return err
+}
+
+// Permanent reports whether trying again cannot help before a person has
+// changed something.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrMissing) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrConfiguration)
+}
+
+// Redact returns rawURL without its password, for messages and logs.
+func Redact(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "a URL that cannot be parsed"
+	}
+	return u.Redacted()
+}

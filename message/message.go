@@ -1,0 +1,170 @@
+// Package message is the envelope and the wire contract of the delay bridge:
+// what a message consists of, when it is to be delivered, how it looks to AMQP
+// clients in any language, and how it is written down while it waits in Redis.
+//
+// A [Message] is published with a [When]. Everything else about it arrives at
+// the consumer as it was sent: body, properties and headers, whichever path the
+// message took. Four properties cannot act on the way and are carried in
+// headers instead (see docs/wire-contract.md); [FromDelivery] puts them back.
+package message
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Limits that [Message.Validate] and [When.Validate] enforce.
+const (
+	// MaxIDBytes and MaxRoutingKeyBytes are the length of an AMQP short string.
+	MaxIDBytes         = 255
+	MaxRoutingKeyBytes = 255
+	// MaxBodyBytes is RabbitMQ's default max_message_size since 4.0.
+	MaxBodyBytes = 16 << 20
+	// MaxHeaderDepth is how deep amqp091-go reads nested tables and arrays.
+	MaxHeaderDepth = 32
+	// MaxHeaderElements is how many entries amqp091-go reads in one table or array.
+	MaxHeaderElements = 8192
+)
+
+// Message is one message, as its publisher means it and its consumer gets it.
+type Message struct {
+	// ID identifies the message to cancel, look-up and duplicate detection; it
+	// is the AMQP property message-id. Required, at most MaxIDBytes.
+	ID string
+	// RoutingKey is what consumers bind by. At most MaxRoutingKeyBytes.
+	RoutingKey string
+	// Body is at most MaxBodyBytes.
+	Body []byte
+	// Headers hold the types that amqp.Table allows. An int travels as int64.
+	// Names that start with ReservedPrefix belong to the bridge.
+	Headers amqp.Table
+
+	ContentType     string
+	ContentEncoding string
+	CorrelationID   string
+	ReplyTo         string
+	Type            string
+	AppID           string
+	Timestamp       time.Time // whole seconds on the wire; zero means none
+
+	// Expiration, UserID and Priority are carried to the consumer, but have no
+	// effect on the way.
+	Expiration string
+	UserID     string
+	Priority   uint8
+
+	// Journey is set on delivered messages and ignored when publishing.
+	Journey Journey
+}
+
+// Journey is what the bridge knows of a delivered message's way. Fields are
+// zero where the message came through the broker alone, from a foreign client.
+type Journey struct {
+	Published time.Time
+	Due       time.Time
+	Path      Path
+}
+
+// Path says in words which way a message takes, such as "tier 30m" or
+// "parked, then lane 1m".
+type Path string
+
+// The paths that have no tier in them.
+const (
+	PathDirect      Path = "direct"              // due at once: straight to the ready exchange
+	PathParked      Path = "parked"              // waiting in Redis
+	PathParkedReady Path = "parked, then ready"  // shorter than the smallest tier, or overdue
+	PathInbox       Path = "inbox, to be parked" // through the entry exchange
+)
+
+// PathTier is the path of a message whose delay equals a tier.
+func PathTier(ttlName string) Path { return Path("tier " + ttlName) }
+
+// PathLane is the path of a message that was parked and promoted into a lane.
+func PathLane(ttlName string) Path { return Path("parked, then lane " + ttlName) }
+
+// Validate reports every fault of m at once.
+func (m *Message) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("message: "+format, args...)) }
+	switch n := len(m.ID); {
+	case n == 0:
+		fault("ID is empty: every message needs one, so that a retry is recognised")
+	case n > MaxIDBytes:
+		fault("ID of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxIDBytes, m.ID)
+	}
+	switch n := len(m.RoutingKey); {
+	case n == 0:
+		fault("routing key is empty: consumers bind their queues by it")
+	case n > MaxRoutingKeyBytes:
+		fault("routing key of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxRoutingKeyBytes, m.RoutingKey)
+	}
+	if n := len(m.Body); n > MaxBodyBytes {
+		fault("body of %d bytes is too large: the limit is %d; store it elsewhere and send a reference", n, MaxBodyBytes)
+	}
+	for _, p := range []struct{ name, value string }{
+		{"content type", m.ContentType}, {"content encoding", m.ContentEncoding},
+		{"correlation ID", m.CorrelationID}, {"reply-to", m.ReplyTo}, {"type", m.Type},
+		{"app ID", m.AppID}, {"user ID", m.UserID}, {"expiration", m.Expiration},
+	} {
+		if len(p.value) > 255 {
+			fault("%s of %d bytes is too long: AMQP allows 255", p.name, len(p.value))
+		}
+	}
+	for name := range m.Headers {
+		if strings.HasPrefix(name, ReservedPrefix) {
+			fault("header %q: names that start with %q belong to the bridge", name, ReservedPrefix)
+		}
+	}
+	if err := validateTable(m.Headers, 0); err != nil {
+		fault("headers: %w", err)
+	}
+	return errors.Join(faults...)
+}
+
+func validateTable(table amqp.Table, depth int) error {
+	if depth > MaxHeaderDepth {
+		return fmt.Errorf("nested deeper than %d", MaxHeaderDepth)
+	}
+	if len(table) > MaxHeaderElements {
+		return fmt.Errorf("%d entries in one table, more than %d", len(table), MaxHeaderElements)
+	}
+	for name, value := range table {
+		if len(name) > 255 {
+			return fmt.Errorf("name of %d bytes is too long (it starts with %.40q): AMQP allows 255", len(name), name)
+		}
+		if err := validateValue(value, depth); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func validateValue(value any, depth int) error {
+	switch v := value.(type) {
+	case nil, bool, byte, int8, int16, uint16, int, int32, uint32, int64,
+		float32, float64, string, []byte, time.Time, amqp.Decimal:
+		return nil
+	case amqp.Table:
+		return validateTable(v, depth+1)
+	case []any:
+		if depth+1 > MaxHeaderDepth {
+			return fmt.Errorf("nested deeper than %d", MaxHeaderDepth)
+		}
+		if len(v) > MaxHeaderElements {
+			return fmt.Errorf("%d elements in one array, more than %d", len(v), MaxHeaderElements)
+		}
+		for i, element := range v {
+			if err := validateValue(element, depth+1); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("AMQP has no type for a Go %T", value)
+	}
+}

@@ -1,0 +1,24 @@
+package message
+
+import "time"
+
+// Parking is how an attempt to park a message ended.
+type Parking int
+
+// The outcomes of parking. The zero value is none of them.
+const (
+	// Parked means that the message now waits in Redis.
+	Parked Parking = iota + 1
+	// ParkedBefore means that a message with this ID waits already, as after a
+	// retry: nothing was changed, and the due time is that message's.
+	ParkedBefore
+	// Overdue means that the instant has passed: nothing was stored, and the
+	// message is to be published at once.
+	Overdue
+)
+
+// Ticket is what parking a message returns.
+type Ticket struct {
+	Parking Parking
+	Due     time.Time // by Redis' clock
+}

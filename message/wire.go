@@ -1,0 +1,169 @@
+package message
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Headers by which publishers in any language say when; docs/wire-contract.md
+// has every detail.
+const (
+	HeaderDelay     = "x-delay"      // milliseconds from now
+	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
+)
+
+// ReservedPrefix starts the name of every header that the bridge adds.
+const ReservedPrefix = "x-delaybridge-"
+
+// Headers that the bridge adds. Instants are RFC 3339 with milliseconds, in
+// UTC, so that they read well in the management UI.
+const (
+	HeaderPublished  = ReservedPrefix + "published"
+	HeaderDue        = ReservedPrefix + "due"
+	HeaderPath       = ReservedPrefix + "path"
+	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
+	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
+	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
+)
+
+const instantLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// Publishing returns m as it is sent to the broker with journey j: always
+// persistent, without what earlier dead-lettering left behind, and with the
+// properties in headers that would act, or be refused, on the way:
+//   - expiration would end the wait early;
+//   - user-id is refused by the broker when another user republishes;
+//   - priority would let messages overtake, or block, others inside a tier.
+func (m *Message) Publishing(j Journey) amqp.Publishing {
+	headers := make(amqp.Table, len(m.Headers)+4)
+	for name, value := range m.Headers {
+		if !leftByBroker(name) {
+			headers[name] = widened(value)
+		}
+	}
+	setInstant(headers, HeaderPublished, j.Published)
+	setInstant(headers, HeaderDue, j.Due)
+	if j.Path != "" {
+		headers[HeaderPath] = string(j.Path)
+	}
+	if m.Expiration != "" {
+		headers[HeaderExpiration] = m.Expiration
+	}
+	if m.UserID != "" {
+		headers[HeaderUserID] = m.UserID
+	}
+	if m.Priority != 0 {
+		headers[HeaderPriority] = m.Priority
+	}
+	return amqp.Publishing{
+		Headers:         headers,
+		ContentType:     m.ContentType,
+		ContentEncoding: m.ContentEncoding,
+		DeliveryMode:    amqp.Persistent,
+		CorrelationId:   m.CorrelationID,
+		ReplyTo:         m.ReplyTo,
+		MessageId:       m.ID,
+		Timestamp:       m.Timestamp,
+		Type:            m.Type,
+		AppId:           m.AppID,
+		Body:            m.Body,
+	}
+}
+
+// FromDelivery returns the message of a delivery as its publisher sent it. It
+// accepts messages that never met the bridge. Body is not copied.
+func FromDelivery(d *amqp.Delivery) Message {
+	m := Message{
+		ID: d.MessageId, RoutingKey: d.RoutingKey, Body: d.Body,
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
+		CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
+		Timestamp: d.Timestamp, Expiration: d.Expiration, UserID: d.UserId, Priority: d.Priority,
+	}
+	for name, value := range d.Headers {
+		switch {
+		case leftByBroker(name):
+		case strings.HasPrefix(name, ReservedPrefix):
+			m.restore(name, value)
+		default:
+			if m.Headers == nil {
+				m.Headers = make(amqp.Table, len(d.Headers))
+			}
+			m.Headers[name] = value
+		}
+	}
+	return m
+}
+
+// restore takes one of the bridge's own headers back into m. Another type than
+// the bridge writes is a foreign client's doing and is dropped.
+func (m *Message) restore(name string, value any) {
+	if priority, ok := value.(byte); ok && name == HeaderPriority {
+		m.Priority = priority
+	}
+	text, ok := value.(string)
+	if !ok {
+		return
+	}
+	switch name {
+	case HeaderPublished:
+		m.Journey.Published = parseInstant(text)
+	case HeaderDue:
+		m.Journey.Due = parseInstant(text)
+	case HeaderPath:
+		m.Journey.Path = Path(text)
+	case HeaderExpiration:
+		m.Expiration = text
+	case HeaderUserID:
+		m.UserID = text
+	}
+}
+
+// leftByBroker reports whether dead-lettering adds this header. A message that
+// is republished with x-death is dropped by brokers up to 3.13 as a cycle.
+func leftByBroker(name string) bool {
+	return name == "x-death" || name == "x-delivery-count" ||
+		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+// widened replaces int by int64, at any depth: amqp091-go sends an int as 32
+// bits and so turns large values into others.
+func widened(value any) any {
+	switch v := value.(type) {
+	case int:
+		return int64(v)
+	case amqp.Table:
+		wide := make(amqp.Table, len(v))
+		for name, element := range v {
+			wide[name] = widened(element)
+		}
+		return wide
+	case []any:
+		wide := make([]any, len(v))
+		for i, element := range v {
+			wide[i] = widened(element)
+		}
+		return wide
+	}
+	return value
+}
+
+func setInstant(headers amqp.Table, name string, t time.Time) {
+	if !t.IsZero() {
+		headers[name] = t.UTC().Format(instantLayout)
+	}
+}
+
+func parseInstant(text string) time.Time {
+	t, err := time.Parse(instantLayout, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// ExpirationMS writes a per-message TTL the way AMQP wants it: milliseconds in
+// decimal.
+func ExpirationMS(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,80 @@
+package topology
+
+import amqp "github.com/rabbitmq/amqp091-go"
+
+// Exchange is one exchange of the description. All exchanges are durable and
+// none deletes itself.
+type Exchange struct {
+	Name string
+	Kind string // amqp.ExchangeHeaders, ExchangeTopic or ExchangeFanout
+	Args amqp.Table
+}
+
+// Queue is one queue of the description. All queues are durable quorum queues.
+type Queue struct {
+	Name string
+	Args amqp.Table
+}
+
+// Binding leads from an exchange to a queue, or to another exchange.
+type Binding struct {
+	Source      string
+	Destination string
+	ToExchange  bool // Destination names an exchange
+	Key         string
+	Args        amqp.Table
+}
+
+// Queue arguments, as the broker spells them (rabbit_amqqueue.erl,
+// rabbit_quorum_queue.erl). Integers are int64 on purpose: amqp091-go sends a
+// Go int as 32 bits.
+const (
+	argQueueType        = "x-queue-type"
+	argMessageTTL       = "x-message-ttl"
+	argDeadLetter       = "x-dead-letter-exchange"
+	argStrategy         = "x-dead-letter-strategy"
+	argOverflow         = "x-overflow"
+	argDeliveryLimit    = "x-delivery-limit"
+	argAlternate        = "alternate-exchange"
+	argMatch            = "x-match"
+	matchAllWithX       = "all-with-x"
+	noDeliveryLimit     = int64(1<<31 - 1)
+	inboxDeliveryLimit  = int64(20)
+	strategyAtLeastOnce = "at-least-once"
+	overflowReject      = "reject-publish"
+)
+
+// waiting is the argument list of a queue that messages leave only when their
+// TTL is over. At-least-once dead-lettering needs every one of these; with
+// another overflow the broker silently falls back to at-most-once. The delivery
+// limit is out of reach because each look at a message in the management UI
+// counts as a delivery, and beyond the limit (20 by default since 4.0) the
+// message would be dead-lettered before its time.
+func waiting(ttlMS int64, deadLetterTo string) amqp.Table {
+	return amqp.Table{
+		argQueueType:     "quorum",
+		argMessageTTL:    ttlMS,
+		argDeadLetter:    deadLetterTo,
+		argStrategy:      strategyAtLeastOnce,
+		argOverflow:      overflowReject,
+		argDeliveryLimit: noDeliveryLimit,
+	}
+}
+
+// keeping is the argument list of a queue that keeps messages for people. Its
+// delivery limit is out of reach because the broker drops what exceeds it.
+func keeping() amqp.Table {
+	return amqp.Table{argQueueType: "quorum", argDeliveryLimit: noDeliveryLimit}
+}
+
+// intake is the argument list of the inbox: a message that breaks its consumer
+// again and again ends in quarantine, raw, instead of being dropped.
+func intake(quarantine string) amqp.Table {
+	return amqp.Table{
+		argQueueType:     "quorum",
+		argDeadLetter:    quarantine,
+		argStrategy:      strategyAtLeastOnce,
+		argOverflow:      overflowReject,
+		argDeliveryLimit: inboxDeliveryLimit,
+	}
+}

@@ -1,0 +1,271 @@
+// Package topology describes the exchanges, tiers, lanes and queues of a delay
+// bridge, and plans, applies, verifies and deletes them on a broker.
+//
+// The description ([New]) is pure: the same configuration always gives the same
+// entities, and nothing is asked of a server.
+//
+//	publisher --x-delay--> entry exchange --equals a tier--> tier 30m --TTL--> ready exchange --> your queue
+//	                            | anything else                                   ^     | bound by nobody
+//	                            v                                                 |     v
+//	                          inbox --> Redis --at due - T--> lane of tier T -----+  unrouted
+//
+// A tier takes the messages whose delay is exactly its TTL. Promoted messages
+// enter lanes of their own, because a queue expires messages only at its head:
+// a message promoted late, with less than the full TTL left, would wait in the
+// tier behind messages that entered meanwhile. Each lane has one writer, the
+// owner of its shard, which publishes in due order; so no message in a lane
+// waits for another one.
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Defaults of [Config].
+const (
+	DefaultPrefix = "delaybridge"
+	DefaultLead   = time.Minute
+	DefaultShards = 4
+)
+
+// Limits of [Config].
+const (
+	// MaxTTL is the longest TTL of a tier. The broker's own limit for
+	// x-message-ttl is 2^32-1 ms on the oldest version served (3.10).
+	MaxTTL = time.Duration(1<<32-1) * time.Millisecond
+	// MaxShards bounds the number of lanes, each of which is a quorum queue.
+	MaxShards = 64
+	maxPrefix = 100
+)
+
+// DefaultTiers returns the TTLs used where [Config] names none.
+func DefaultTiers() []time.Duration {
+	return []time.Duration{
+		time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+		time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+	}
+}
+
+// Config says what the topology is to look like. The zero value is the default.
+type Config struct {
+	// Prefix starts the name of every exchange and queue, so that several
+	// bridges can share a virtual host. Letters, digits, '.', '_' and '-';
+	// at most 100. Defaults to DefaultPrefix.
+	Prefix string
+	// Tiers are the TTLs of the tiers, in whole milliseconds, in any order.
+	// Defaults to DefaultTiers.
+	Tiers []time.Duration
+	// Lead is how long before its due time a parked message may be promoted:
+	// tiers with a TTL up to Lead have lanes. A longer lead lets bridges stand
+	// still for longer without a late message; a shorter one keeps messages
+	// cancellable in Redis for longer. Defaults to DefaultLead.
+	Lead time.Duration
+	// Shards is the number of lanes per tier and of shards in Redis. It must
+	// be the same for all bridges and producers of one prefix. 1 to MaxShards.
+	// Defaults to DefaultShards.
+	Shards int
+}
+
+// Tier is a queue with one fixed TTL, and an exchange of the same name that
+// leads to it and leaves the routing key alone.
+type Tier struct {
+	Name string // of the queue and of the exchange
+	TTL  time.Duration
+}
+
+// Topology is a valid, immutable description. Make one with [New].
+type Topology struct {
+	prefix string
+	tiers  []Tier // ascending by TTL
+	lead   time.Duration
+	shards int
+}
+
+var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// New describes the topology for c. The error names every fault of c at once.
+func New(c Config) (*Topology, error) {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if len(c.Tiers) == 0 {
+		c.Tiers = DefaultTiers()
+	}
+	if c.Lead == 0 {
+		c.Lead = DefaultLead
+	}
+	if c.Shards == 0 {
+		c.Shards = DefaultShards
+	}
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+
+	if len(c.Prefix) > maxPrefix || !prefixPattern.MatchString(c.Prefix) {
+		fault("topology: prefix %q: use 1 to %d letters, digits, '.', '_' or '-', starting with a letter or digit", c.Prefix, maxPrefix)
+	}
+	ttls := slices.Sorted(slices.Values(c.Tiers))
+	for i, ttl := range ttls {
+		switch {
+		case ttl <= 0:
+			fault("topology: tier %v: a TTL must be longer than 0", ttl)
+		case ttl%time.Millisecond != 0:
+			fault("topology: tier %v: a TTL is a whole number of milliseconds", ttl)
+		case ttl > MaxTTL:
+			fault("topology: tier %v: the longest TTL is %v; longer delays wait in Redis", ttl, MaxTTL)
+		case i > 0 && ttl == ttls[i-1]:
+			fault("topology: tier %v is listed twice", ttl)
+		}
+	}
+	if c.Lead < 0 {
+		fault("topology: lead %v: must not be negative", c.Lead)
+	} else if c.Lead < ttls[0] {
+		fault("topology: lead %v is shorter than the smallest tier %v, so no message could be promoted into a lane: raise the lead or add a tier", c.Lead, ttls[0])
+	}
+	if c.Shards < 1 || c.Shards > MaxShards {
+		fault("topology: %d shards: use 1 to %d", c.Shards, MaxShards)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+
+	t := &Topology{prefix: c.Prefix, lead: c.Lead, shards: c.Shards}
+	for _, ttl := range ttls {
+		t.tiers = append(t.tiers, Tier{Name: t.name("tier", TTLName(ttl)), TTL: ttl})
+	}
+	return t, nil
+}
+
+func (t *Topology) name(parts ...string) string {
+	name := t.prefix
+	for _, p := range parts {
+		name += "." + p
+	}
+	return name
+}
+
+// Prefix returns what every name starts with.
+func (t *Topology) Prefix() string { return t.prefix }
+
+// Shards returns the number of lanes per tier, and of shards in Redis.
+func (t *Topology) Shards() int { return t.shards }
+
+// EntryExchange is where publishers in any language send, with a delay in
+// header x-delay or x-deliver-at.
+func (t *Topology) EntryExchange() string { return t.name("entry") }
+
+// ReadyExchange is the topic exchange to which consumers bind their queues, by
+// the original routing key.
+func (t *Topology) ReadyExchange() string { return t.name("ready") }
+
+// Inbox is the queue, and the exchange before it, for entry messages whose
+// delay matches no tier.
+func (t *Topology) Inbox() string { return t.name("inbox") }
+
+// Unrouted is the queue, and the exchange before it, for due messages that
+// nobody has bound.
+func (t *Topology) Unrouted() string { return t.name("unrouted") }
+
+// Quarantine is the queue, and the exchange before it, for messages that
+// cannot be processed.
+func (t *Topology) Quarantine() string { return t.name("quarantine") }
+
+// Tiers returns the tiers, shortest TTL first.
+func (t *Topology) Tiers() []Tier { return slices.Clone(t.tiers) }
+
+// Tier returns the tier whose TTL is exactly delay.
+func (t *Topology) Tier(delay time.Duration) (Tier, bool) {
+	i, ok := slices.BinarySearchFunc(t.tiers, delay, func(tier Tier, d time.Duration) int {
+		return cmp.Compare(tier.TTL, d)
+	})
+	if !ok {
+		return Tier{}, false
+	}
+	return t.tiers[i], true
+}
+
+// Leads returns the TTLs of the tiers that have lanes, that is those up to the
+// configured lead, shortest first. There is at least one.
+func (t *Topology) Leads() []time.Duration {
+	var leads []time.Duration
+	for _, tier := range t.tiers {
+		if tier.TTL <= t.lead {
+			leads = append(leads, tier.TTL)
+		}
+	}
+	return leads
+}
+
+// Lane names the queue, and the exchange before it, that a shard's promoted
+// messages enter ttl before they are due. ttl must be one of [Topology.Leads].
+func (t *Topology) Lane(ttl time.Duration, shard int) string {
+	return t.name("lane", TTLName(ttl), strconv.Itoa(shard))
+}
+
+// Exchanges returns every exchange, in an order in which they can be declared:
+// an alternate exchange comes before the exchange that names it.
+func (t *Topology) Exchanges() []Exchange {
+	fanout := func(name string) Exchange { return Exchange{Name: name, Kind: amqp.ExchangeFanout} }
+	exchanges := []Exchange{
+		fanout(t.Unrouted()),
+		fanout(t.Quarantine()),
+		fanout(t.Inbox()),
+		{Name: t.ReadyExchange(), Kind: amqp.ExchangeTopic, Args: amqp.Table{argAlternate: t.Unrouted()}},
+		{Name: t.EntryExchange(), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()}},
+	}
+	for _, q := range t.waitingQueues() {
+		exchanges = append(exchanges, fanout(q.Name))
+	}
+	return exchanges
+}
+
+// Queues returns every queue.
+func (t *Topology) Queues() []Queue {
+	return append([]Queue{
+		{Name: t.Unrouted(), Args: keeping()},
+		{Name: t.Quarantine(), Args: keeping()},
+		{Name: t.Inbox(), Args: intake(t.Quarantine())},
+	}, t.waitingQueues()...)
+}
+
+// waitingQueues returns the tiers and the lanes.
+func (t *Topology) waitingQueues() []Queue {
+	var queues []Queue
+	for _, tier := range t.tiers {
+		queues = append(queues, Queue{Name: tier.Name, Args: waiting(tier.TTL.Milliseconds(), t.ReadyExchange())})
+	}
+	for _, ttl := range t.Leads() {
+		for shard := range t.shards {
+			queues = append(queues, Queue{Name: t.Lane(ttl, shard), Args: waiting(ttl.Milliseconds(), t.ReadyExchange())})
+		}
+	}
+	return queues
+}
+
+// Bindings returns every binding.
+func (t *Topology) Bindings() []Binding {
+	var bindings []Binding
+	for _, q := range t.Queues() {
+		bindings = append(bindings, Binding{Source: q.Name, Destination: q.Name})
+	}
+	byDelay := func(delayMS int64) amqp.Table {
+		// Plain "all" ignores headers that start with x- and would match every message.
+		return amqp.Table{argMatch: matchAllWithX, "x-delay": delayMS}
+	}
+	bindings = append(bindings, Binding{
+		Source: t.EntryExchange(), Destination: t.ReadyExchange(), ToExchange: true, Args: byDelay(0),
+	})
+	for _, tier := range t.tiers {
+		bindings = append(bindings, Binding{
+			Source: t.EntryExchange(), Destination: tier.Name, Args: byDelay(tier.TTL.Milliseconds()),
+		})
+	}
+	return bindings
+}
