@@ -26,24 +26,26 @@ const (
 	hasExpiration
 	hasUserID
 	hasPriority
+	hasID
 	knownProperties = 1<<iota - 1
 )
 
-// AppendEnvelope appends m as it is written to Redis. The ID is not part of it,
-// because it is the key under which the envelope is stored. Layout:
+// AppendEnvelope appends m as it is written to Redis under key, which normally
+// is the ID; only another ID is part of the envelope. Layout:
 //
 //	version (1 byte) | properties present (2 bytes) | routing key | those of the
-//	short strings, timestamp, priority and headers that are present | body to the end
+//	short strings, timestamp, priority, ID and headers that are present | body
 //
 // in the encodings of AMQP 0-9-1 section 4.2.5, whose types are thereby all
 // kept apart. m must be valid.
-func AppendEnvelope(b []byte, m *Message) []byte {
+func AppendEnvelope(b []byte, m *Message, key string) []byte {
 	present := 0
 	for _, p := range []struct {
 		bit int
 		is  bool
 	}{
 		{hasHeaders, len(m.Headers) > 0}, {hasTimestamp, !m.Timestamp.IsZero()}, {hasPriority, m.Priority != 0},
+		{hasID, m.ID != key},
 	} {
 		if p.is {
 			present |= p.bit
@@ -56,7 +58,7 @@ func AppendEnvelope(b []byte, m *Message) []byte {
 		}
 	}
 	b = append(b, envelopeVersion)
-	b = binary.BigEndian.AppendUint16(b, uint16(present)) //nolint:gosec // eleven bits
+	b = binary.BigEndian.AppendUint16(b, uint16(present)) //nolint:gosec // twelve bits
 	b = appendShortString(b, m.RoutingKey)
 	for _, s := range texts {
 		if present&s.bit != 0 {
@@ -69,15 +71,18 @@ func AppendEnvelope(b []byte, m *Message) []byte {
 	if present&hasPriority != 0 {
 		b = append(b, m.Priority)
 	}
+	if present&hasID != 0 {
+		b = appendShortString(b, m.ID)
+	}
 	if present&hasHeaders != 0 {
 		b = appendTable(b, m.Headers)
 	}
 	return append(b, m.Body...)
 }
 
-// DecodeEnvelope reads what [AppendEnvelope] wrote. The message's ID is left
-// empty, and its body is a part of b.
-func DecodeEnvelope(b []byte) (Message, error) {
+// DecodeEnvelope reads what [AppendEnvelope] wrote under key. The message's body
+// is a part of b.
+func DecodeEnvelope(b []byte, key string) (Message, error) {
 	r := reader{rest: b}
 	if version := r.octet(); r.err == nil && version != envelopeVersion {
 		return Message{}, fmt.Errorf("%w: version %d was written by another release; this one reads version %d", ErrEnvelope, version, envelopeVersion)
@@ -86,7 +91,7 @@ func DecodeEnvelope(b []byte) (Message, error) {
 	if unknown := present &^ knownProperties; unknown != 0 {
 		return Message{}, fmt.Errorf("%w: unknown properties %#x were written by a later release", ErrEnvelope, unknown)
 	}
-	var m Message
+	m := Message{ID: key}
 	m.RoutingKey = r.shortString()
 	for _, s := range m.shortStrings() {
 		if present&s.bit != 0 {
@@ -98,6 +103,9 @@ func DecodeEnvelope(b []byte) (Message, error) {
 	}
 	if present&hasPriority != 0 {
 		m.Priority = r.octet()
+	}
+	if present&hasID != 0 {
+		m.ID = r.shortString()
 	}
 	if present&hasHeaders != 0 {
 		m.Headers = r.table(0)

@@ -43,7 +43,7 @@ func anyMessage() *rapid.Generator[message.Message] {
 	text := rapid.StringN(0, 60, 255)
 	return rapid.Custom(func(t *rapid.T) message.Message {
 		m := message.Message{
-			RoutingKey: text.Draw(t, "routing key"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+			ID: rapid.SampledFrom([]string{"key", "another"}).Draw(t, "ID"), RoutingKey: text.Draw(t, "routing key"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
 			ContentType: text.Draw(t, "content type"), ContentEncoding: text.Draw(t, "content encoding"),
 			CorrelationID: text.Draw(t, "correlation ID"), ReplyTo: text.Draw(t, "reply to"),
 			Type: text.Draw(t, "type"), AppID: text.Draw(t, "app ID"),
@@ -64,7 +64,7 @@ func TestEnvelopeKeepsEverything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyMessage().Draw(t, "message")
-		got, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &want))
+		got, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &want, "key"), "key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func withoutNaN(v reflect.Value) any {
 func TestEnvelopeWidensInt(t *testing.T) {
 	t.Parallel()
 	m := message.Message{Headers: amqp.Table{"n": 1 << 40}}
-	got, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &m))
+	got, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &m, "key"), "key")
 	if err != nil || got.Headers["n"] != int64(1<<40) {
 		t.Fatalf("got %#v, %v; want int64 2^40", got.Headers["n"], err)
 	}
@@ -132,7 +132,7 @@ func TestEnvelopeFromAnotherRelease(t *testing.T) {
 		"an unknown tag":     {1, 0, 1, 0, 0, 0, 0, 3, 1, 'a', '?'},
 		"a cut nested table": {1, 0, 1, 0, 0, 0, 0, 7, 1, 'a', 'F', 0, 0, 0, 9},
 	} {
-		if _, err := message.DecodeEnvelope(b); !errors.Is(err, message.ErrEnvelope) {
+		if _, err := message.DecodeEnvelope(b, "key"); !errors.Is(err, message.ErrEnvelope) {
 			t.Errorf("%s: got %v, want ErrEnvelope", name, err)
 		}
 	}
@@ -142,13 +142,13 @@ func FuzzDecodeEnvelope(f *testing.F) {
 	m := message.Message{RoutingKey: "order.unpaid", Type: "t", Body: []byte("b"), Headers: amqp.Table{
 		"a": []any{int8(1), "s", nil, amqp.Table{"d": amqp.Decimal{Scale: 2, Value: 3}}},
 	}}
-	f.Add(message.AppendEnvelope(nil, &m))
+	f.Add(message.AppendEnvelope(nil, &m, "key"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := message.DecodeEnvelope(b)
+		m, err := message.DecodeEnvelope(b, "key")
 		if err != nil {
 			return
 		}
-		again, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &m))
+		again, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &m, "key"), "key")
 		if err != nil || !same(again, m) {
 			t.Fatalf("second decoding differs: %#v, %#v, %v", m, again, err)
 		}

@@ -79,6 +79,7 @@ const (
 	PathParked      Path = "parked"              // waiting in Redis
 	PathParkedReady Path = "parked, then ready"  // shorter than the smallest tier, or overdue
 	PathInbox       Path = "inbox, to be parked" // through the entry exchange
+	PathQuarantine  Path = "quarantine"          // could not be processed
 )
 
 // PathTier is the path of a message whose delay equals a tier.

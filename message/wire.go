@@ -27,6 +27,7 @@ const (
 	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
 	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
 	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
+	HeaderError      = ReservedPrefix + "error"      // why the message is in quarantine
 )
 
 const instantLayout = "2006-01-02T15:04:05.000Z07:00"
@@ -70,6 +71,15 @@ func (m *Message) Publishing(j Journey) amqp.Publishing {
 		Type:            m.Type,
 		AppId:           m.AppID,
 		Body:            m.Body,
+	}
+}
+
+// Undecodable returns what goes to quarantine in place of a stored message that
+// cannot be read: the raw bytes, and the reason.
+func Undecodable(id string, raw []byte, reason error) amqp.Publishing {
+	return amqp.Publishing{
+		DeliveryMode: amqp.Persistent, MessageId: id, ContentType: "application/octet-stream", Body: raw,
+		Headers: amqp.Table{HeaderError: reason.Error(), HeaderPath: string(PathQuarantine)},
 	}
 }
 

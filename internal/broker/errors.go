@@ -12,10 +12,10 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrUnconfirmed means that nobody can know whether the broker has the
+	// ErrUnconfirmed means that nobody can know whether the server has the
 	// message: the connection or the channel ended, or the caller stopped
 	// waiting, between sending and the broker's answer.
-	ErrUnconfirmed = errors.New("unconfirmed: the broker may or may not have the message; publish again with the same ID")
+	ErrUnconfirmed = errors.New("unconfirmed: the server may or may not have the message; send it again with the same ID")
 	// ErrNotSent means that the message never left this process.
 	ErrNotSent = errors.New("not sent")
 	// ErrRefused means that the broker answered with basic.nack: it does not
@@ -63,10 +63,12 @@ func Classify(err error) error {
 	if !errors.As(err, &closed) || !closed.Server {
 		return err
 	}
-	switch closed.Code {
-	case amqp.NotFound:
+	switch {
+	// The broker also says NOT_FOUND of a queue whose node is down, which passes.
+	case closed.Code == amqp.NotFound && strings.Contains(closed.Reason, "NOT_FOUND - no "):
 		return fmt.Errorf("%w: %w", err, ErrMissing)
-	case amqp.AccessRefused:
+	// And ACCESS_REFUSED of a queue while it has an exclusive consumer.
+	case closed.Code == amqp.AccessRefused && !strings.Contains(closed.Reason, "in exclusive use"):
 		return fmt.Errorf("%w: %w", err, ErrForbidden)
 	}
 	return err
@@ -76,6 +78,13 @@ func Classify(err error) error {
 // changed something.
 func Permanent(err error) bool {
 	return errors.Is(err, ErrMissing) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrConfiguration)
+}
+
+// Objected reports whether the broker closed a channel or connection over what
+// was sent, rather than for reasons of its own.
+func Objected(err error) bool {
+	var closed *amqp.Error
+	return errors.As(err, &closed) && closed.Server && closed.Code != amqp.ConnectionForced && !Permanent(err)
 }
 
 // Redact returns rawURL without its password, for messages and logs.

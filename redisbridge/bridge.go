@@ -1,0 +1,231 @@
+// Package redisbridge is Redis on one side and the broker's tiers on the other:
+// it parks messages, and promotes them into a lane shortly before they are due.
+//
+// A [Park] is what publishers use; any number of [Bridge] processes promote.
+// Each shard has one owner at a time, under a lease that every claim renews, so
+// that each lane has one writer, which publishes in due order. A message goes
+//
+//	parked -> claimed -> published -> confirmed -> settled
+//
+// and is removed only by the last step. Whoever dies in between leaves it
+// claimed, and the shard's next owner starts by putting it back: it may then be
+// delivered twice, and is never lost. docs/ARCHITECTURE.md has the whole story.
+package redisbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Defaults of [Config].
+const (
+	DefaultLease        = 5 * time.Second
+	DefaultMaxInFlight  = 2048
+	DefaultDrainTimeout = 20 * time.Second
+)
+
+// Config of a [Bridge].
+type Config struct {
+	// Client is the connection to Redis. The Bridge does not close it. Required.
+	Client redis.UniversalClient
+	// AMQPURL is the broker's URI. Required.
+	AMQPURL string
+	// Topology must be the same for all bridges and producers. Required.
+	Topology *topology.Topology
+	// Name starts the bridge's ID and its connections' names. Defaults to the
+	// host's name.
+	Name string
+	// Lease is how long a shard stays with a bridge that is not heard of. When
+	// a bridge dies, its messages wait no longer than about two leases for
+	// another one; the lanes make up for that where their TTL is longer.
+	// Defaults to DefaultLease.
+	Lease time.Duration
+	// MaxInFlight bounds the messages of one shard that are claimed and not yet
+	// settled. Defaults to DefaultMaxInFlight.
+	MaxInFlight int
+	// DrainTimeout bounds how long Run goes on after its context has ended,
+	// for the answers to what it has published. Defaults to DefaultDrainTimeout.
+	DrainTimeout time.Duration
+	// GiveUpAfter ends Run when a server cannot be reached for so long, at the
+	// start for Redis, at any time for the broker. Defaults to never.
+	GiveUpAfter time.Duration
+	// Promoted is called for each message that the broker has confirmed, from
+	// many goroutines; it must not block. Defaults to nothing.
+	Promoted func(id string, path message.Path)
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Bridge promotes parked messages. Make one with [New].
+type Bridge struct {
+	config   Config
+	log      *slog.Logger
+	id       string
+	scripts  scripts
+	conn     *broker.Conn
+	consume  *broker.Conn // apart, since the broker may block a publishing connection
+	park     *Park        // for the intake
+	register *register
+	shards   []*shard
+}
+
+// New checks c. It does no I/O.
+func New(c Config) (*Bridge, error) {
+	var faults []error
+	if c.Client == nil {
+		faults = append(faults, errors.New("redisbridge: Config.Client is missing"))
+	}
+	if c.Topology == nil {
+		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
+	}
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.GiveUpAfter < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout and GiveUpAfter must not be negative"))
+	}
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = DefaultMaxInFlight
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.Promoted == nil {
+		c.Promoted = func(string, message.Path) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	connect := func(purpose string) *broker.Conn {
+		conn, err := broker.New(broker.Config{
+			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+		})
+		if err != nil && len(faults) == 0 || err != nil && faults[len(faults)-1].Error() != err.Error() {
+			faults = append(faults, err)
+		}
+		return conn
+	}
+	b := &Bridge{
+		config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(),
+		conn: connect("promotes"), consume: connect("takes in"),
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology})
+	b.register = newRegister(b)
+	for n := range c.Topology.Shards() {
+		b.shards = append(b.shards, newShard(b, n))
+	}
+	return b, nil
+}
+
+// ID identifies this bridge among those that share the work.
+func (b *Bridge) ID() string { return b.id }
+
+// Run promotes until ctx ends, then finishes what it has claimed, gives its
+// shards up and returns nil. Faults that may pass never end it; it returns an
+// error where trying again cannot help: ErrConfiguration, an exchange or queue
+// that does not exist, a missing permission.
+func (b *Bridge) Run(ctx context.Context) error {
+	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+
+	// The connections outlive ctx, for the answers to what was published.
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	defer disconnect()
+	var connections errgroup.Group
+	for _, conn := range []*broker.Conn{b.conn, b.consume} {
+		connections.Go(func() error {
+			err := conn.Run(connected)
+			if err != nil {
+				stop(err)
+			}
+			return err
+		})
+	}
+
+	workers, work := errgroup.WithContext(ctx)
+	workers.Go(func() error { return b.register.run(work) })
+	workers.Go(func() error { return b.listen(work) })
+	workers.Go(func() error { return b.intake(work) })
+	for _, s := range b.shards {
+		workers.Go(func() error { return s.run(work) })
+	}
+	err := workers.Wait()
+	disconnect()
+	if lost := connections.Wait(); lost != nil {
+		err = lost
+	}
+	return errors.Join(err, b.park.Close())
+}
+
+// awaitRedis returns once Redis answers and holds the topology's layout.
+func (b *Bridge) awaitRedis(ctx context.Context) error {
+	began := time.Now()
+	for {
+		err := checkLayout(ctx, b.config.Client, b.config.Topology)
+		switch {
+		case err == nil:
+			b.warnOfPersistence(ctx)
+			return nil
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrConfiguration):
+			return err
+		case b.config.GiveUpAfter > 0 && time.Since(began) >= b.config.GiveUpAfter:
+			return fmt.Errorf("%w: waited %v", err, b.config.GiveUpAfter)
+		}
+		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
+		pause(ctx, retryPause)
+	}
+}
+
+// warnOfPersistence says what the server's settings do not guarantee.
+func (b *Bridge) warnOfPersistence(ctx context.Context) {
+	for _, setting := range []struct{ name, want, otherwise string }{
+		{"appendonly", "yes", "parked messages are lost when Redis stops"},
+		{"appendfsync", "always", "messages parked in the last second can be lost when Redis crashes"},
+		{"maxmemory-policy", "noeviction", "a full Redis throws parked messages away"},
+	} {
+		found, err := b.config.Client.ConfigGet(ctx, setting.name).Result()
+		if err != nil {
+			b.log.Warn("cannot see how Redis keeps data; see docs/operations.md", "error", err)
+			return
+		}
+		if found[setting.name] != setting.want {
+			b.log.Warn("Redis is not set to keep what it confirms", "setting", setting.name,
+				"found", found[setting.name], "want", setting.want, "otherwise", setting.otherwise)
+		}
+	}
+}
+
+const retryPause = 500 * time.Millisecond
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

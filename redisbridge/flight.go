@@ -1,0 +1,160 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// outcome is how promoting a message ended.
+type outcome struct {
+	parked
+	path message.Path
+	back bool  // was not published, and goes back into the schedule at promoteAt
+	err  error // was published in vain
+}
+
+// flight is what a shard has claimed and not yet settled.
+type flight struct {
+	mu     sync.Mutex
+	n      int
+	ended  []outcome
+	failed error
+
+	arrived chan struct{} // something has ended
+	freed   chan struct{} // something is settled
+}
+
+func newFlight() *flight {
+	return &flight{arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+}
+
+func (f *flight) add() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+}
+
+// cancel undoes add.
+func (f *flight) cancel() { f.settled(1) }
+
+// land takes the outcome of a message that was added. It does not block.
+func (f *flight) land(o outcome) {
+	f.mu.Lock()
+	f.ended = append(f.ended, o)
+	f.mu.Unlock()
+	signal(f.arrived)
+}
+
+func (f *flight) take() []outcome {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ended := f.ended
+	f.ended = nil
+	return ended
+}
+
+func (f *flight) settled(n int) {
+	f.mu.Lock()
+	f.n -= n
+	f.mu.Unlock()
+	signal(f.freed)
+}
+
+func (f *flight) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+func (f *flight) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = err
+	}
+}
+
+// fault returns why messages could not be published since forgive was called.
+func (f *flight) fault() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
+func (f *flight) forgive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = nil
+}
+
+// landed waits until something was settled, at most for d.
+func (f *flight) landed(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-f.freed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// drain waits until nothing is in flight any more.
+func (f *flight) drain(ctx context.Context) error {
+	for f.count() > 0 {
+		select {
+		case <-f.freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// settleAll settles what the broker has confirmed, and puts the rest back.
+func (s *shard) settleAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.flight.arrived:
+		}
+		ended := s.flight.take()
+		var done, back []outcome
+		for _, o := range ended {
+			switch {
+			case o.back:
+				back = append(back, o)
+			case o.err == nil:
+				done = append(done, o)
+				s.b.config.Promoted(o.id, o.path)
+			case errors.Is(o.err, broker.ErrRefused), errors.Is(o.err, broker.ErrUnroutable):
+				s.b.log.Warn("message cannot be promoted for now", "id", o.id, "shard", s.n, "error", o.err)
+				back = append(back, o)
+			default:
+				s.flight.fail(o.err)
+				back = append(back, o)
+			}
+		}
+		s.insist(ctx, func() error { return s.settle(ctx, done) }, len(done))
+		s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back))
+		s.flight.settled(len(ended))
+	}
+}
+
+// insist repeats what Redis does not take for now: a message that the broker
+// has, and that is not settled, would be delivered twice.
+func (s *shard) insist(ctx context.Context, do func() error, n int) {
+	for n > 0 && ctx.Err() == nil {
+		err := do()
+		if err == nil {
+			return
+		}
+		s.b.log.Warn("cannot settle for now", "shard", s.n, "messages", n, "error", err)
+		pause(ctx, retryPause)
+	}
+}

@@ -1,0 +1,152 @@
+package redisbridge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// intakePrefetch is how many messages of the inbox are in hand at a time, so
+// that they share round trips to Redis.
+const intakePrefetch = 512
+
+// intake moves messages from the inbox into Redis, until ctx ends. A message is
+// acknowledged only once Redis, or another queue, has it.
+func (b *Bridge) intake(ctx context.Context) error {
+	ready := broker.NewPublisher(b.conn)
+	defer ready.Close()
+	for ctx.Err() == nil {
+		err := b.takeIn(ctx, ready)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case broker.Permanent(err):
+			return fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), err)
+		}
+		b.log.Warn("intake interrupted", "error", err)
+		pause(ctx, retryPause)
+	}
+	return nil
+}
+
+// takeIn consumes over one channel until it ends, and then waits for what is in
+// hand.
+func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
+	ch, err := b.consume.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ch.Close() }()
+	if err := ch.Qos(intakePrefetch, 0, false); err != nil {
+		return broker.Classify(err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id, false, false, false, false, nil)
+	if err != nil {
+		return broker.Classify(err)
+	}
+	var hands sync.WaitGroup
+	defer hands.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			_ = ch.Cancel(b.id, false) // what is not acknowledged goes back to the inbox
+			return nil
+		case d, ok := <-deliveries:
+			if !ok {
+				select {
+				case reason := <-closed:
+					if reason != nil {
+						return broker.Classify(reason)
+					}
+				default:
+				}
+				return errors.New("the broker has cancelled the consumer")
+			}
+			hands.Go(func() { b.takeInOne(ctx, ready, &d) })
+		}
+	}
+}
+
+// takeInOne tries until the message is somewhere else, or ctx ends.
+func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp.Delivery) {
+	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered}
+	if e.key == "" {
+		e.key = rand.Text()
+	}
+	for ctx.Err() == nil {
+		err := b.place(ctx, ready, &e)
+		if err == nil {
+			_ = d.Ack(false) // if the channel is gone, the message comes again, and is recognised
+			return
+		}
+		e.again = e.again || errors.Is(err, ErrUnconfirmed)
+		if ctx.Err() == nil {
+			b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
+			pause(ctx, retryPause)
+		}
+	}
+}
+
+// entry is a message of the inbox.
+type entry struct {
+	*amqp.Delivery
+	key   string // under which it is parked
+	again bool   // it may have been parked before, by this bridge or another
+}
+
+// place brings an entry to where it belongs, and returns nil once it is there.
+func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) error {
+	m := message.FromDelivery(e.Delivery)
+	if m.ID == "" {
+		m.ID = e.key
+	}
+	when, err := message.WhenFromHeaders(e.Headers, time.Now())
+	if err != nil {
+		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
+		publishing.Headers[message.HeaderError] = err.Error()
+		return publish(ctx, ready, broker.Outgoing{
+			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
+		})
+	}
+	if when != (message.When{}) {
+		ticket, err := b.park.parkAs(ctx, e.key, &m, when)
+		switch {
+		case err != nil:
+			return err
+		case ticket.Parking == message.Parked, ticket.Parking == message.ParkedBefore && e.again:
+			return nil
+		case ticket.Parking == message.ParkedBefore:
+			// A foreign client need not give each message an ID of its own.
+			e.key = e.MessageId[:min(len(e.MessageId), message.MaxIDBytes/2)] + "~" + rand.Text()
+			return b.place(ctx, ready, e)
+		}
+	}
+	now := time.Now()
+	return publish(ctx, ready, broker.Outgoing{
+		Exchange: b.config.Topology.ReadyExchange(), RoutingKey: m.RoutingKey,
+		Publishing: m.Publishing(message.Journey{Published: now, Due: now, Path: message.PathDirect}),
+	})
+}
+
+// publish returns once the broker has answered.
+func publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+	answer := make(chan error, 1)
+	if err := p.Publish(ctx, out, func(err error) { answer <- err }); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,62 @@
+package redisbridge
+
+import (
+	"crypto/sha1" //nolint:gosec // spreads IDs evenly; nothing is kept secret by it
+	"encoding/binary"
+	"strconv"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// slots is the number of small hashes that a shard's envelopes are spread over;
+// lua/lib.lua has the same number.
+const slots = 32768
+
+// shardKeys are the keys of one shard. All carry one hash tag, so that a Redis
+// Cluster keeps them on one node and a script may use them together.
+type shardKeys struct {
+	number    string
+	schedule  string // what is to be promoted when: bucket numbers; see lua/lib.lua
+	state     string // who owns the shard, and for when its alarm is set
+	claimed   string // IDs being promoted, scored by their instant of promotion
+	envelopes string // base of the keys of the envelopes
+}
+
+func keysOf(t *topology.Topology, shard int) shardKeys {
+	number := strconv.Itoa(shard)
+	tag := "{" + t.Prefix() + ":" + number + "}:"
+	return shardKeys{
+		number:    number,
+		schedule:  tag + "schedule",
+		state:     tag + "state",
+		claimed:   tag + "claimed",
+		envelopes: tag + "envelopes",
+	}
+}
+
+func allKeys(t *topology.Topology) []shardKeys {
+	keys := make([]shardKeys, t.Shards())
+	for n := range keys {
+		keys[n] = keysOf(t, n)
+	}
+	return keys
+}
+
+// locate returns the shard of an ID, and its slot within the shard.
+func locate(id string, shards int) (shard, slot int) {
+	sum := sha1.Sum([]byte(id)) //nolint:gosec // see import
+	slot = int(binary.BigEndian.Uint16(sum[:2])) % slots
+	shard = int(binary.BigEndian.Uint32(sum[2:6]) % uint32(shards)) //nolint:gosec // at most MaxShards
+	return shard, slot
+}
+
+func (k shardKeys) slot(n int) string { return k.envelopes + ":" + strconv.Itoa(n) }
+
+func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bridges" }
+func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
+
+// wakeChannel carries the number of a shard that has something to do earlier
+// than expected, or wakeAll.
+func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }
+
+const wakeAll = "bridges" // the register of bridges has changed; see lua/attend.lua

@@ -1,0 +1,30 @@
+-- Stores one message to be promoted in time, unless its ID is parked already.
+--
+-- KEYS: 1 schedule, 2 state, 3 the hash of the ID's envelope
+-- ARGV: 1 ID, 2 'in' or 'at', 3 milliseconds (a delay, or Unix time), 4 envelope,
+--       5 wake channel, 6 shard, 7... TTLs of the lanes in ms, longest first
+-- Returns {1 parked | 2 parked before | 3 overdue, due in Unix ms}
+-- O(log N) in the messages of the shard.
+local now, cut = clock()
+local before = redis.call('HGET', KEYS[3], ARGV[1])
+if before then
+  return {2, (struct.unpack('>I6', before))}
+end
+local due = tonumber(ARGV[3])
+if ARGV[2] == 'in' then
+  due = due + now + (cut and 1 or 0)
+end
+if due <= now then
+  return {3, due}
+end
+local at = due
+for i = 7, #ARGV do
+  if tonumber(ARGV[i]) <= due - now then
+    at = due - ARGV[i]
+    break
+  end
+end
+redis.call('HSET', KEYS[3], ARGV[1], struct.pack('>I6I6', due, now) .. ARGV[4])
+schedule_add(KEYS[1], at, ARGV[1])
+wake(KEYS[2], at, ARGV[5], ARGV[6])
+return {1, due}

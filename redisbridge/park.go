@@ -1,0 +1,149 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// ParkConfig of a [Park].
+type ParkConfig struct {
+	// Client is the connection to Redis. The Park does not close it. Required.
+	Client redis.UniversalClient
+	// Topology must be the bridges' own. Required.
+	Topology *topology.Topology
+}
+
+// Park puts messages into Redis, to be promoted by the bridges. It may be used
+// from many goroutines, whose messages then share round trips and flushes to
+// disk.
+type Park struct {
+	config  ParkConfig
+	scripts scripts
+	keys    []shardKeys
+	leads   []any // TTLs of the lanes in ms, longest first
+
+	mu       sync.Mutex
+	pipeline redis.Scripter // nil before first use
+	close    func() error
+}
+
+// pipeliner is what both a single server's and a cluster's client offer.
+type pipeliner interface {
+	AutoPipeline() (*redis.AutoPipeliner, error)
+}
+
+// NewPark checks c. It does no I/O.
+func NewPark(c ParkConfig) (*Park, error) {
+	if c.Client == nil || c.Topology == nil {
+		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
+	}
+	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology)}
+	leads := c.Topology.Leads()
+	for i := len(leads) - 1; i >= 0; i-- {
+		p.leads = append(p.leads, leads[i].Milliseconds())
+	}
+	return p, nil
+}
+
+// Park stores m, to be delivered when w says, and returns once Redis has it:
+// with appendfsync always, once it is on disk. It uses Redis' clock alone.
+//
+// The error wraps ErrUnconfirmed when nobody can know whether m was stored;
+// after any other error it was not.
+func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
+	return p.parkAs(ctx, m.ID, m, w)
+}
+
+// parkAs parks m under a key that may differ from its ID.
+func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
+	pipeline, err := p.ready(ctx)
+	if err != nil {
+		return message.Ticket{}, err
+	}
+	shard, slot := locate(key, len(p.keys))
+	k := p.keys[shard]
+	kind, ms := "in", int64(0)
+	if delay, relative := w.Relative(); relative {
+		ms = delay.Milliseconds()
+	} else {
+		instant, _ := w.Instant()
+		kind, ms = "at", instant.UnixMilli()
+	}
+	args := append(make([]any, 0, 6+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
+		wakeChannel(p.config.Topology), k.number)
+	args = append(args, p.leads...)
+	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot)}, args...).Slice()
+	if err != nil {
+		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, classify(err))
+	}
+	r := reply{rest: answer}
+	ticket := message.Ticket{Parking: message.Parking(r.int()), Due: time.UnixMilli(r.int())}
+	return ticket, r.err
+}
+
+// ready checks on first use that Redis holds the layout the topology describes.
+func (p *Park) ready(ctx context.Context) (redis.Scripter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pipeline != nil {
+		return p.pipeline, nil
+	}
+	if err := checkLayout(ctx, p.config.Client, p.config.Topology); err != nil {
+		return nil, err
+	}
+	p.pipeline, p.close = p.config.Client, func() error { return nil }
+	if client, ok := p.config.Client.(pipeliner); ok {
+		auto, err := client.AutoPipeline()
+		if err != nil {
+			return nil, fmt.Errorf("redisbridge: %w", err)
+		}
+		p.pipeline, p.close = auto, auto.Close
+	}
+	return p.pipeline, nil
+}
+
+// Close ends what first use has started. Calls of Park must have returned.
+func (p *Park) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.close == nil {
+		return nil
+	}
+	return p.close()
+}
+
+// layoutVersion is the version of the keys and their contents.
+const layoutVersion = "1"
+
+// checkLayout compares what is stored under the prefix with the topology, and
+// notes it down where nothing is stored yet. A message is found by its ID only
+// while everybody counts the same number of shards.
+func checkLayout(ctx context.Context, client redis.UniversalClient, t *topology.Topology) error {
+	key := layoutKey(t)
+	want := map[string]string{"version": layoutVersion, "shards": strconv.Itoa(t.Shards())}
+	for field, value := range want {
+		if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
+			return fmt.Errorf("redisbridge: %w", classify(err))
+		}
+	}
+	found, err := client.HGetAll(ctx, key).Result()
+	if err != nil {
+		return fmt.Errorf("redisbridge: %w", classify(err))
+	}
+	for field, value := range want {
+		if found[field] != value {
+			return fmt.Errorf("%w: prefix %s is in use with %s %s, not %s: set it to %s, or choose another prefix",
+				ErrConfiguration, t.Prefix(), field, found[field], value, found[field])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package redisbridge
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A bridge renews its entry in the register every attendEvery, and counts as
+// dead after attendFor. The register only says who should own which shard; that
+// nobody else owns it is up to the lease.
+const (
+	attendEvery = 5 * time.Second
+	attendFor   = 15 * time.Second
+)
+
+// register knows which bridges are alive.
+type register struct {
+	b    *Bridge
+	rush chan struct{} // asks for an update at once
+
+	mu    sync.Mutex
+	alive []string // sorted
+}
+
+func newRegister(b *Bridge) *register {
+	return &register{b: b, rush: make(chan struct{}, 1)}
+}
+
+func (r *register) run(ctx context.Context) error {
+	defer r.leave()
+	for ctx.Err() == nil {
+		r.attend(ctx, attendFor)
+		timer := time.NewTimer(attendEvery)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-r.rush:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func (r *register) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	r.attend(ctx, 0)
+}
+
+func (r *register) attend(ctx context.Context, lifetime time.Duration) {
+	alive, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(r.b.config.Topology)},
+		r.b.id, lifetime.Milliseconds(), wakeChannel(r.b.config.Topology)).StringSlice()
+	if err != nil {
+		return // those who claim notice, too, and say so; the last known register stays
+	}
+	slices.Sort(alive)
+	r.mu.Lock()
+	changed := !slices.Equal(alive, r.alive)
+	r.alive = alive
+	r.mu.Unlock()
+	if changed && lifetime > 0 {
+		r.b.log.Info("bridges alive", "bridges", alive)
+		r.b.wakeShards()
+	}
+}
+
+// prefers reports whether a shard is to be this bridge's: the bridges divide
+// the shards evenly among them, each by the same rule.
+func (r *register) prefers(shard int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.alive) == 0 || r.alive[shard%len(r.alive)] == r.b.id
+}
+
+// listen wakes shards when Redis says that there is something to do earlier
+// than expected.
+func (b *Bridge) listen(ctx context.Context) error {
+	subscription := b.config.Client.Subscribe(ctx, wakeChannel(b.config.Topology))
+	defer func() { _ = subscription.Close() }()
+	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(maxSleep))
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, ok := <-events:
+			if !ok {
+				return nil
+			}
+			b.hear(event)
+		}
+	}
+}
+
+func (b *Bridge) hear(event any) {
+	message, ok := event.(*redis.Message)
+	switch {
+	case !ok: // subscribed, perhaps again: whatever was said meanwhile is unheard
+		b.wakeShards()
+	case message.Payload == wakeAll:
+		signal(b.register.rush)
+	default:
+		for _, s := range b.shards {
+			if s.keys.number == message.Payload {
+				signal(s.woken)
+			}
+		}
+	}
+}
+
+func (b *Bridge) wakeShards() {
+	for _, s := range b.shards {
+		signal(s.woken)
+	}
+}
+
+// signal leaves a mark in a channel of capacity 1, unless there is one already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,68 @@
+package redisbridge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// plan is where a claimed message goes.
+type plan struct {
+	lane      time.Duration // TTL of the lane; 0 for the ready exchange
+	left      time.Duration // until due: the message's own TTL in the lane
+	postponed int64         // instead of all that: promote at this instant, Unix ms
+}
+
+// planFor decides where a message goes that is due at due, was to be promoted
+// at promoteAt, and has been claimed by now, all in Unix ms.
+//
+// The lane is the one the message was meant for, however late it is: the lane's
+// messages enter in due order, so it does not wait for those before it. In a
+// shorter lane it could meet messages that entered on time and are due later.
+// Only a message whose lane no longer exists, because the tiers have changed or
+// it could not be published at its time, gets the next instant that suits a
+// lane there is.
+func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
+	left := time.Duration(due-now) * time.Millisecond
+	if left <= 0 {
+		return plan{}
+	}
+	meant := time.Duration(due-promoteAt) * time.Millisecond
+	if slices.Contains(leads, meant) {
+		return plan{lane: meant, left: left}
+	}
+	for _, lead := range slices.Backward(leads) {
+		if lead <= left {
+			return plan{postponed: due - lead.Milliseconds()}
+		}
+	}
+	return plan{postponed: due}
+}
+
+// outgoing is the message as plan p publishes it. An undecodable envelope goes
+// to quarantine as it is.
+func outgoing(t *topology.Topology, shard int, m parked, p plan) (broker.Outgoing, message.Path) {
+	decoded, err := message.DecodeEnvelope([]byte(m.stored[storedHeader:]), m.id)
+	if err != nil {
+		return broker.Outgoing{
+			Exchange: t.Quarantine(), RoutingKey: m.id, Mandatory: true,
+			Publishing: message.Undecodable(m.id, []byte(m.stored), err),
+		}, message.PathQuarantine
+	}
+	journey := message.Journey{
+		Published: time.UnixMilli(m.parkedAt()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady,
+	}
+	out := broker.Outgoing{Exchange: t.ReadyExchange(), RoutingKey: decoded.RoutingKey}
+	if p.lane > 0 {
+		journey.Path = message.PathLane(topology.TTLName(p.lane))
+		out.Exchange, out.Mandatory = t.Lane(p.lane, shard), true
+	}
+	out.Publishing = decoded.Publishing(journey)
+	if p.lane > 0 {
+		out.Publishing.Expiration = message.ExpirationMS(p.left)
+	}
+	return out, journey.Path
+}

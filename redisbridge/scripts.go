@@ -1,0 +1,83 @@
+package redisbridge
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/lib.lua
+var libLua string
+
+//go:embed lua/park.lua
+var parkLua string
+
+//go:embed lua/claim.lua
+var claimLua string
+
+//go:embed lua/settle.lua
+var settleLua string
+
+//go:embed lua/postpone.lua
+var postponeLua string
+
+//go:embed lua/yield.lua
+var yieldLua string
+
+//go:embed lua/attend.lua
+var attendLua string
+
+// scripts are the only way in which parked messages change.
+type scripts struct {
+	park, claim, settle, postpone, yield, attend *redis.Script
+}
+
+func newScripts() scripts {
+	with := func(source string) *redis.Script { return redis.NewScript(libLua + source) }
+	return scripts{
+		park: with(parkLua), claim: with(claimLua), settle: with(settleLua),
+		postpone: with(postponeLua), yield: with(yieldLua), attend: with(attendLua),
+	}
+}
+
+// reply reads a script's array answer field by field. After the first surprise
+// it returns zero values and keeps the fault.
+type reply struct {
+	rest []any
+	err  error
+}
+
+func (r *reply) next() any {
+	if len(r.rest) == 0 {
+		r.fail("ends too early")
+		return nil
+	}
+	v := r.rest[0]
+	r.rest = r.rest[1:]
+	return v
+}
+
+func (r *reply) int() int64 {
+	v := r.next()
+	n, ok := v.(int64)
+	if !ok {
+		r.fail("%T where a number belongs", v)
+	}
+	return n
+}
+
+func (r *reply) string() string {
+	v := r.next()
+	s, ok := v.(string)
+	if !ok {
+		r.fail("%T where a string belongs", v)
+	}
+	return s
+}
+
+func (r *reply) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("redisbridge: answer of a script: "+format, args...)
+	}
+}

@@ -1,0 +1,236 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+const (
+	// maxSleep bounds how long a shard sleeps without looking, in case that the
+	// call to wake was lost.
+	maxSleep = 30 * time.Second
+	// standbyGrace is how long a shard may be late before a bridge takes it that
+	// is not meant to own it.
+	standbyGrace = time.Second
+	// refusedPause is how long a message waits that a queue has refused, and
+	// brokenPause one over which the broker has closed the channel.
+	refusedPause = time.Second
+	brokenPause  = time.Minute
+)
+
+// shard promotes the messages of one shard while this bridge owns it. One
+// goroutine claims and publishes, so that the order of publishing is the order
+// of promotion; another one settles.
+type shard struct {
+	b      *Bridge
+	n      int
+	keys   shardKeys
+	lanes  *broker.Publisher
+	leads  []time.Duration
+	flight *flight
+	woken  chan struct{}
+
+	turn   int64 // see lua/claim.lua
+	single int   // so many messages are to be published one at a time
+	last   claimed
+}
+
+func newShard(b *Bridge, n int) *shard {
+	return &shard{
+		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewPublisher(b.conn),
+		leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1),
+	}
+}
+
+// run promotes until ctx ends, and then gives the shard up.
+func (s *shard) run(ctx context.Context) error {
+	settling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		s.settleAll(settling)
+	}()
+	err := s.promoteAll(ctx)
+
+	// Work in hand is finished, but not for ever.
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.b.config.DrainTimeout)
+	defer cancel()
+	if s.flight.drain(drain) == nil {
+		_ = s.yield(drain) // otherwise the lease ends by itself
+	}
+	s.lanes.Close()
+	stop()
+	<-settled
+	return err
+}
+
+func (s *shard) promoteAll(ctx context.Context) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
+	healthy := true
+	for ctx.Err() == nil {
+		sleep, err := s.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if !healthy {
+				s.b.log.Info("shard works again", "shard", s.n)
+			}
+			healthy = true
+			wait.Reset()
+			s.sleep(ctx, sleep)
+		case errors.Is(err, ErrConfiguration), broker.Permanent(err):
+			return err
+		default:
+			if healthy {
+				s.b.log.Warn("shard cannot be worked on for now", "shard", s.n, "error", err)
+			}
+			healthy = false
+			pause(ctx, wait.NextBackOff())
+		}
+	}
+	return nil
+}
+
+// step claims once and publishes what it got. It returns how long there is
+// nothing to do, or an error after which to try again, or that ends the bridge.
+func (s *shard) step(ctx context.Context) (time.Duration, error) {
+	if err := s.flight.fault(); err != nil {
+		return 0, s.recover(ctx, err)
+	}
+	if err := s.b.conn.Ready(ctx); err != nil {
+		return 0, err
+	}
+	room := min(claimMost, s.b.config.MaxInFlight-s.flight.count())
+	if s.single > 0 {
+		room = 1 - min(1, s.flight.count())
+	}
+	c, err := s.claim(ctx, room) // without room it still renews the lease
+	if err != nil {
+		return 0, err
+	}
+	if c.status != answerClaimed {
+		return s.standBy(&c), nil
+	}
+	s.turn, s.last = c.turn, c
+	for i, m := range c.messages {
+		if err := s.promote(ctx, &c, m); err != nil {
+			for _, rest := range c.messages[i:] {
+				s.flight.add()
+				s.flight.land(outcome{parked: rest, err: err})
+			}
+			break
+		}
+	}
+	s.single = max(0, s.single-len(c.messages))
+
+	switch {
+	case c.asked && !s.b.register.prefers(s.n):
+		return 0, s.handOver(ctx)
+	case len(c.messages) == 0 && s.flight.count() == 0 && c.inHand > 0:
+		s.turn = -1 // claimed by nobody any more: have them returned
+		return 0, nil
+	case room == 0:
+		s.flight.landed(ctx, s.b.config.Lease/2)
+		return 0, nil
+	}
+	sleep := maxSleep
+	if c.next >= 0 {
+		sleep = time.Duration(c.next-c.clock()) * time.Millisecond
+	}
+	if s.flight.count() > 0 {
+		sleep = min(sleep, s.b.config.Lease/2)
+	}
+	return sleep, nil
+}
+
+// standBy says how long a shard of another bridge needs no look.
+func (s *shard) standBy(c *claimed) time.Duration {
+	s.turn = 0
+	if c.next < 0 {
+		return maxSleep
+	}
+	until := time.Duration(c.next-c.now) * time.Millisecond
+	if c.status == answerIdle {
+		until += standbyGrace
+	}
+	return until + time.Millisecond
+}
+
+// handOver gives the shard to the bridge that asks for it, once nothing is in
+// hand any more, so that its lanes never have two writers.
+func (s *shard) handOver(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(ctx, s.b.config.Lease)
+	defer cancel()
+	if err := s.flight.drain(patience); err != nil {
+		return nil // renew the lease, and try again
+	}
+	s.b.log.Info("handing a shard over", "shard", s.n)
+	return s.yield(ctx)
+}
+
+func (s *shard) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(min(d, maxSleep))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-s.woken:
+	}
+}
+
+// promote publishes one message, or puts it back for later. After an error
+// nothing was sent, and nothing else can be.
+func (s *shard) promote(ctx context.Context, c *claimed, m parked) error {
+	p := planFor(s.leads, m.due(), m.promoteAt, c.clock())
+	s.flight.add()
+	if p.postponed > 0 {
+		m.promoteAt = p.postponed
+		s.flight.land(outcome{parked: m, back: true})
+		return nil
+	}
+	out, path := outgoing(s.b.config.Topology, s.n, m, p)
+	alone := s.single > 0
+	land := func(err error) {
+		o := outcome{parked: m, path: path, err: err}
+		switch {
+		case errors.Is(err, broker.ErrRefused), errors.Is(err, broker.ErrUnroutable):
+			o.promoteAt = c.clock() + refusedPause.Milliseconds()
+		case alone && broker.Objected(err):
+			o.promoteAt = c.clock() + brokenPause.Milliseconds()
+			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
+		}
+		s.flight.land(o)
+	}
+	err := s.lanes.Publish(ctx, out, land)
+	if errors.Is(err, broker.ErrNotSent) {
+		s.flight.cancel()
+		return err
+	}
+	if err != nil {
+		land(err)
+	}
+	return nil
+}
+
+// recover lets what is in flight end after a fault, so that what comes back
+// into the schedule is published in order again. It returns the fault.
+func (s *shard) recover(ctx context.Context, fault error) error {
+	if err := s.flight.drain(ctx); err != nil {
+		return err
+	}
+	s.flight.forgive()
+	if broker.Objected(fault) && s.single == 0 {
+		s.single = claimMost // to find the message to which the broker objects
+	}
+	return fault
+}
