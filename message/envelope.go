@@ -58,7 +58,7 @@ func AppendEnvelope(b []byte, m *Message, key string) []byte {
 		}
 	}
 	b = append(b, envelopeVersion)
-	b = binary.BigEndian.AppendUint16(b, uint16(present)) //nolint:gosec // twelve bits
+	b = binary.BigEndian.AppendUint16(b, uint16(present))
 	b = appendShortString(b, m.RoutingKey)
 	for _, s := range texts {
 		if present&s.bit != 0 {

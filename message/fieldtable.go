@@ -15,7 +15,7 @@ import (
 // (https://www.rabbitmq.com/amqp-0-9-1-errata, section 3).
 
 func appendShortString(b []byte, s string) []byte {
-	return append(append(b, byte(len(s))), s...)
+	return append(append(b, byte(len(s))), s...) //nolint:gosec // Validate lets no longer one through
 }
 
 func appendLongString[T string | []byte](b []byte, s T) []byte {

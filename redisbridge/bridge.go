@@ -170,6 +170,10 @@ func (b *Bridge) Run(ctx context.Context) error {
 	for _, s := range b.shards {
 		workers.Go(func() error { return s.run(work) })
 	}
+	// A call to the broker can wait for long for a queue without a leader. It
+	// ends with the connection.
+	stopWatch := context.AfterFunc(ctx, func() { time.AfterFunc(b.config.DrainTimeout, disconnect) })
+	defer stopWatch()
 	err := workers.Wait()
 	disconnect()
 	if lost := connections.Wait(); lost != nil {

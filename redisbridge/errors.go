@@ -24,7 +24,7 @@ var (
 	// wrong, so that trying again does not help.
 	ErrConfiguration = errors.New("wrong Redis configuration")
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
-	ErrFull = errors.New("Redis is full: raise maxmemory, and keep maxmemory-policy noeviction")
+	ErrFull = errors.New("no room in Redis: raise maxmemory, and keep maxmemory-policy noeviction")
 )
 
 // classify turns an error of the client library into one of the above, where it

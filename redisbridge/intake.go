@@ -22,7 +22,6 @@ const intakePrefetch = 512
 // acknowledged only once Redis, or another queue, has it.
 func (b *Bridge) intake(ctx context.Context) error {
 	ready := broker.NewPublisher(b.conn)
-	defer ready.Close()
 	for ctx.Err() == nil {
 		err := b.takeIn(ctx, ready)
 		switch {
@@ -44,7 +43,11 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ch.Close() }()
+	defer func() {
+		if ctx.Err() == nil { // otherwise the connection is closed next, which cannot get stuck
+			_ = ch.Close()
+		}
+	}()
 	if err := ch.Qos(intakePrefetch, 0, false); err != nil {
 		return broker.Classify(err)
 	}
@@ -58,8 +61,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 	for {
 		select {
 		case <-ctx.Done():
-			_ = ch.Cancel(b.id, false) // what is not acknowledged goes back to the inbox
-			return nil
+			return nil // what is not acknowledged goes back to the inbox
 		case d, ok := <-deliveries:
 			if !ok {
 				select {

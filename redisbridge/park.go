@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -47,9 +48,8 @@ func NewPark(c ParkConfig) (*Park, error) {
 		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
 	}
 	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology)}
-	leads := c.Topology.Leads()
-	for i := len(leads) - 1; i >= 0; i-- {
-		p.leads = append(p.leads, leads[i].Milliseconds())
+	for _, lead := range slices.Backward(c.Topology.Leads()) {
+		p.leads = append(p.leads, lead.Milliseconds())
 	}
 	return p, nil
 }
@@ -71,11 +71,9 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	}
 	shard, slot := locate(key, len(p.keys))
 	k := p.keys[shard]
-	kind, ms := "in", int64(0)
-	if delay, relative := w.Relative(); relative {
-		ms = delay.Milliseconds()
-	} else {
-		instant, _ := w.Instant()
+	delay, _ := w.Relative()
+	kind, ms := "in", delay.Milliseconds()
+	if instant, absolute := w.Instant(); absolute {
 		kind, ms = "at", instant.UnixMilli()
 	}
 	args := append(make([]any, 0, 6+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),

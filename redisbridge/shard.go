@@ -63,7 +63,6 @@ func (s *shard) run(ctx context.Context) error {
 	if s.flight.drain(drain) == nil {
 		_ = s.yield(drain) // otherwise the lease ends by itself
 	}
-	s.lanes.Close()
 	stop()
 	<-settled
 	return err

@@ -1,0 +1,53 @@
+# All that a contributor types. Servers come from containers where an engine and
+# the images are at hand, otherwise from the distribution's packages;
+# DELAYBRIDGE_SERVERS=containers|packages decides.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GOTEST     := go test -race -shuffle=on -count=1
+DEVSERVERS := go run ./internal/servers/cmd/devservers
+LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## See unpaid orders being closed on time, in less than a minute
+	@go run ./examples/demo
+
+.PHONY: build
+build: ## Build bin/delaybridge
+	@go build -o bin/delaybridge ./cmd/delaybridge
+
+.PHONY: up
+up: build ## Start servers, topology and a bridge to try things on: eval "$(make -s up)"
+	@$(DEVSERVERS) up --bridge bin/delaybridge
+
+.PHONY: down
+down: ## Stop what up has started and remove its data
+	@$(DEVSERVERS) down
+
+.PHONY: test
+test: ## Run every test, against real servers
+	@$(DEVSERVERS) run -- $(GOTEST) ./...
+
+.PHONY: test-integration
+test-integration: ## Run the tests of the packages that talk to servers
+	@$(DEVSERVERS) run -- $(GOTEST) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+		| awk '/internal\/servers/ { print $$1 }')
+
+.PHONY: lint
+lint: ## Check the style of Go and shell
+	@command -v golangci-lint >/dev/null || test -x "$$(go env GOPATH)/bin/golangci-lint" || go install $(LINTER)
+	@PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run ./...
+	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint
+
+.PHONY: bench
+bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
+	@go run ./bench $(if $(JSON),-json '$(JSON)')
+
+.PHONY: images
+images: ## Build the images that CI tests against, from Debian packages
+	@.ci/engine
+	@.ci/images

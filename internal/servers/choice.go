@@ -1,0 +1,77 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+)
+
+// Environment variables that choose where servers come from.
+const (
+	// ChoiceVariable holds a [Choice].
+	ChoiceVariable = "DELAYBRIDGE_SERVERS"
+	// RabbitMQImageVariable names the image of RabbitMQ containers.
+	RabbitMQImageVariable = "DELAYBRIDGE_RABBITMQ_IMAGE"
+	// RedisImageVariable names the image of Redis containers.
+	RedisImageVariable = "DELAYBRIDGE_REDIS_IMAGE"
+)
+
+// Images that are used when the environment names no other.
+const (
+	DefaultRabbitMQImage = "rabbitmq:4-management"
+	DefaultRedisImage    = "redis:8"
+)
+
+// A Choice says where servers come from.
+type Choice string
+
+const (
+	// Auto takes containers when an engine and both images are at hand, packages otherwise.
+	Auto Choice = "auto"
+	// Containers takes images that are at hand; nothing is ever pulled.
+	Containers Choice = "containers"
+	// Packages takes the distribution's rabbitmq-server and redis-server.
+	Packages Choice = "packages"
+)
+
+// A Config says what servers to start. The zero value leaves everything to
+// this machine and its environment.
+type Config struct {
+	// Choice defaults to what [ChoiceVariable] says, and that to [Auto].
+	Choice Choice
+	// RabbitMQImage defaults to what [RabbitMQImageVariable] says, and that to [DefaultRabbitMQImage].
+	RabbitMQImage string
+	// RedisImage defaults to what [RedisImageVariable] says, and that to [DefaultRedisImage].
+	RedisImage string
+}
+
+// withDefaults fills in what is not set and rejects an unknown choice.
+func (c Config) withDefaults() (Config, error) {
+	c.Choice = cmp.Or(c.Choice, Choice(os.Getenv(ChoiceVariable)), Auto)
+	c.RabbitMQImage = cmp.Or(c.RabbitMQImage, os.Getenv(RabbitMQImageVariable), DefaultRabbitMQImage)
+	c.RedisImage = cmp.Or(c.RedisImage, os.Getenv(RedisImageVariable), DefaultRedisImage)
+	switch c.Choice {
+	case Auto, Containers, Packages:
+		return c, nil
+	}
+	return c, fmt.Errorf("%s=%q: want %s, %s or %s", ChoiceVariable, c.Choice, Auto, Containers, Packages)
+}
+
+// settle replaces Auto by what this machine has, and makes sure that what was
+// chosen is there.
+func (c Config) settle(ctx context.Context) (Config, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return c, err
+	}
+	if c.Choice != Packages {
+		missing := c.missingForContainers(ctx)
+		if missing == nil || c.Choice == Containers {
+			c.Choice = Containers
+			return c, missing
+		}
+		c.Choice = Packages
+	}
+	return c, ensurePackages(ctx)
+}

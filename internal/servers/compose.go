@@ -1,0 +1,157 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// composeFile is the file at the root of the checkout that describes the containers.
+const composeFile = "compose.yaml"
+
+// A composition is the running containers of compose.yaml.
+type composition struct {
+	command []string // the compose command with all that is said to it each time
+	ports   []port   // AMQP, management, Redis
+	dog     *watchdog
+}
+
+// StartComposed is [Start] for people to look at: containers are those of
+// compose.yaml, which is looked for in the working directory and above. Private
+// nodes are the same in both.
+func StartComposed(ctx context.Context, config Config) (*Pair, error) {
+	config, err := config.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if config.Choice != Containers {
+		return Start(ctx, config)
+	}
+	all, err := compose(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", composeFile, err)
+	}
+	pair := &Pair{
+		RabbitMQ: newRabbitMQ(&service{all, "rabbitmq"}, all.ports[0].number, all.ports[1].number),
+		Redis:    newRedis(&service{all, "redis"}, all.ports[2].number),
+		Choice:   Containers,
+		composed: all,
+	}
+	// One after the other: both would create the network that they share.
+	for _, start := range []func(context.Context) error{pair.RabbitMQ.start, pair.Redis.start} {
+		if err := start(ctx); err != nil {
+			return nil, errors.Join(err, pair.Stop(context.WithoutCancel(ctx)))
+		}
+	}
+	return pair, nil
+}
+
+// compose prepares the containers and what removes them again.
+func compose(ctx context.Context, config Config) (*composition, error) {
+	program := []string{"docker", "compose"}
+	if exec.CommandContext(ctx, "docker", "compose", "version").Run() != nil {
+		program = []string{"docker-compose"}
+		if _, err := exec.LookPath(program[0]); err != nil {
+			return nil, fmt.Errorf("neither `docker compose` nor %w: install docker-compose", err)
+		}
+	}
+	file, err := findComposeFile()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := reservePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	all := &composition{ports: ports, command: append([]string{
+		"env",
+		RabbitMQImageVariable + "=" + config.RabbitMQImage,
+		RedisImageVariable + "=" + config.RedisImage,
+		"DELAYBRIDGE_AMQP_PORT=" + strconv.Itoa(ports[0].number),
+		"DELAYBRIDGE_MANAGEMENT_PORT=" + strconv.Itoa(ports[1].number),
+		"DELAYBRIDGE_REDIS_PORT=" + strconv.Itoa(ports[2].number),
+	}, append(program, "-f", file, "-p", "delaybridge-"+strconv.Itoa(ports[0].number))...)}
+	if all.dog, err = watch(append(all.command, "down", "--volumes", "--timeout", "1")...); err != nil {
+		return nil, errors.Join(err, releasePorts(ports))
+	}
+	return all, nil
+}
+
+// findComposeFile looks in the working directory and above.
+func findComposeFile() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		file := filepath.Join(dir, composeFile)
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("it is not in this folder or above: run this inside the checkout")
+		}
+	}
+}
+
+// run runs one compose command and returns its output.
+func (c *composition) run(ctx context.Context, args ...string) ([]byte, error) {
+	full := append(append([]string(nil), c.command[1:]...), args...)
+	output, err := exec.CommandContext(ctx, c.command[0], full...).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("compose %s: %w: %s", args[0], err, tail(output))
+	}
+	return output, nil
+}
+
+// discard removes the containers, their network and their data.
+func (c *composition) discard() error {
+	return errors.Join(c.dog.release(), releasePorts(c.ports))
+}
+
+// A service is one server of a composition.
+type service struct {
+	all  *composition
+	name string
+}
+
+func (s *service) do(ctx context.Context, args ...string) error {
+	_, err := s.all.run(ctx, append(args, s.name)...)
+	return err
+}
+
+func (s *service) start(ctx context.Context) error { return s.do(ctx, "up", "-d") }
+
+func (s *service) halt(ctx context.Context) error {
+	// A frozen process cannot shut down; that it was not frozen is no failure.
+	_ = s.resume(ctx)
+	return s.do(ctx, "stop", "--timeout", strconv.Itoa(int(haltGrace.Seconds())))
+}
+
+func (s *service) kill(ctx context.Context) error { return s.do(ctx, "kill") }
+
+func (s *service) pause(ctx context.Context) error { return s.do(ctx, "pause") }
+
+func (s *service) resume(ctx context.Context) error { return s.do(ctx, "unpause") }
+
+func (s *service) discard(ctx context.Context) error { return s.do(ctx, "kill") }
+
+func (s *service) running(ctx context.Context) bool {
+	// The one form of the question that compose 1.29 and 2 answer alike.
+	output, err := s.all.run(ctx, "ps", "--services", "--filter", "status=running")
+	return err == nil && slices.Contains(strings.Fields(string(output)), s.name)
+}
+
+func (s *service) lastLines(ctx context.Context) string {
+	output, err := s.all.run(ctx, "logs", "--no-color", "--tail", "40", s.name)
+	if err != nil {
+		return err.Error()
+	}
+	return tail(output)
+}

@@ -1,0 +1,222 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	tclog "github.com/testcontainers/testcontainers-go/log"
+)
+
+// prepareTestcontainers makes settings that testcontainers keeps for the whole
+// process and reads once.
+var prepareTestcontainers = sync.OnceFunc(func() {
+	for name, value := range map[string]string{
+		// Ports are published here; the library would ask the machine's gateway.
+		"TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1",
+		// The watchdog does what Ryuk does, and needs no image for it.
+		"TESTCONTAINERS_RYUK_DISABLED": "true",
+	} {
+		if _, set := os.LookupEnv(name); !set {
+			_ = os.Setenv(name, value) // fails for malformed names only
+		}
+	}
+	tclog.SetDefault(tclog.NewNoopLogger())
+})
+
+// missingForContainers says what keeps this machine from running containers.
+func (c Config) missingForContainers(ctx context.Context) error {
+	if _, err := exec.LookPath("docker"); err != nil {
+		return fmt.Errorf("no container engine: %w", err)
+	}
+	engine, err := client.New(client.FromEnv)
+	if err != nil {
+		return fmt.Errorf("no container engine: %w", err)
+	}
+	defer func() { _ = engine.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if _, err := engine.Ping(ctx, client.PingOptions{}); err != nil {
+		return fmt.Errorf("no container engine answers: %w", err)
+	}
+	var errs []error
+	for _, image := range []struct{ name, variable string }{
+		{c.RabbitMQImage, RabbitMQImageVariable},
+		{c.RedisImage, RedisImageVariable},
+	} {
+		if _, err := engine.ImageInspect(ctx, image.name); err != nil {
+			errs = append(errs, fmt.Errorf(
+				"%w: run `docker pull %s`, or set %s to an image that is at hand", err, image.name, image.variable))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// box is a server in a container.
+type box struct {
+	name   string
+	image  string
+	ports  map[string]port   // by the port inside, such as "5672/tcp"
+	files  map[string]string // shipped file by its path inside
+	args   []string
+	engine *client.Client
+	dog    *watchdog
+	made   bool
+}
+
+// newBox reserves a port for each port inside and prepares the clean-up.
+func newBox(b box, inside ...string) (*box, error) {
+	prepareTestcontainers()
+	ports, err := reservePorts(len(inside))
+	if err != nil {
+		return nil, err
+	}
+	b.ports = map[string]port{}
+	for i, p := range inside {
+		b.ports[p] = ports[i]
+	}
+	b.name = fmt.Sprintf("delaybridge-%s-%d", b.name, ports[0].number)
+	if b.engine, err = client.New(client.FromEnv); err != nil {
+		return nil, errors.Join(err, releasePorts(ports))
+	}
+	if b.dog, err = watch("docker", "rm", "--force", "--volumes", b.name); err != nil {
+		return nil, errors.Join(err, b.engine.Close(), releasePorts(ports))
+	}
+	return &b, nil
+}
+
+func (b *box) start(ctx context.Context) error {
+	if b.made {
+		_, err := b.engine.ContainerStart(ctx, b.name, client.ContainerStartOptions{})
+		return err
+	}
+	files := make([]testcontainers.ContainerFile, 0, len(b.files))
+	for inside, name := range b.files {
+		content, err := shipped.ReadFile("config/" + name)
+		if err != nil {
+			return err
+		}
+		files = append(files, testcontainers.ContainerFile{
+			Reader: bytes.NewReader(content), ContainerFilePath: inside, FileMode: 0o644,
+		})
+	}
+	bindings := network.PortMap{}
+	inside := make([]string, 0, len(b.ports))
+	for p, outside := range b.ports {
+		inside = append(inside, p)
+		bindings[network.MustParsePort(p)] = []network.PortBinding{{
+			HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), HostPort: strconv.Itoa(outside.number),
+		}}
+	}
+	b.made = true
+	_, err := testcontainers.Run(ctx, b.image,
+		testcontainers.WithName(b.name),
+		testcontainers.WithCmd(b.args...),
+		testcontainers.WithFiles(files...),
+		testcontainers.WithExposedPorts(inside...),
+		// RabbitMQ's data belong to the node of this name.
+		testcontainers.WithConfigModifier(func(c *container.Config) { c.Hostname = b.name }),
+		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.PortBindings = bindings }),
+	)
+	return err
+}
+
+func (b *box) halt(ctx context.Context) error {
+	// A frozen process cannot shut down; that it was not frozen is no failure.
+	_ = b.resume(ctx)
+	grace := int(haltGrace.Seconds())
+	_, err := b.engine.ContainerStop(ctx, b.name, client.ContainerStopOptions{Timeout: &grace})
+	return err
+}
+
+func (b *box) kill(ctx context.Context) error {
+	if !b.running(ctx) {
+		return nil
+	}
+	_, err := b.engine.ContainerKill(ctx, b.name, client.ContainerKillOptions{Signal: "KILL"})
+	return err
+}
+
+func (b *box) pause(ctx context.Context) error {
+	_, err := b.engine.ContainerPause(ctx, b.name, client.ContainerPauseOptions{})
+	return err
+}
+
+func (b *box) resume(ctx context.Context) error {
+	_, err := b.engine.ContainerUnpause(ctx, b.name, client.ContainerUnpauseOptions{})
+	return err
+}
+
+func (b *box) discard(context.Context) error {
+	errs := []error{b.dog.release(), b.engine.Close()}
+	for _, p := range b.ports {
+		errs = append(errs, p.token.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *box) running(ctx context.Context) bool {
+	found, err := b.engine.ContainerInspect(ctx, b.name, client.ContainerInspectOptions{})
+	return err == nil && found.Container.State.Running
+}
+
+func (b *box) lastLines(ctx context.Context) string {
+	output, err := exec.CommandContext(ctx, "docker", "logs", "--tail", "40", b.name).CombinedOutput()
+	if err != nil {
+		return errors.Join(err, errors.New(string(output))).Error()
+	}
+	return tail(output)
+}
+
+// startRabbitMQContainer runs an image that takes its settings where the
+// official one does.
+func startRabbitMQContainer(ctx context.Context, image string) (*RabbitMQ, error) {
+	const amqpPort, managementPort = "5672/tcp", "15672/tcp"
+	b, err := newBox(box{
+		name:  "rabbitmq",
+		image: image,
+		files: map[string]string{
+			"/etc/rabbitmq/rabbitmq.conf":   "rabbitmq.conf",
+			"/etc/rabbitmq/advanced.config": "advanced.config",
+			"/etc/rabbitmq/enabled_plugins": "enabled_plugins",
+		},
+	}, amqpPort, managementPort)
+	if err != nil {
+		return nil, fmt.Errorf("prepare RabbitMQ: %w", err)
+	}
+	r := newRabbitMQ(b, b.ports[amqpPort].number, b.ports[managementPort].number)
+	if err := r.startOrDiscard(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// startRedisContainer runs an image that takes its settings as the official one
+// does.
+func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
+	const inside, settings = "6379/tcp", "/usr/local/etc/redis/redis.conf"
+	b, err := newBox(box{
+		name:  "redis",
+		image: image,
+		files: map[string]string{settings: "redis.conf"},
+		args:  []string{"redis-server", settings},
+	}, inside)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Redis: %w", err)
+	}
+	r := newRedis(b, b.ports[inside].number)
+	if err := r.startOrDiscard(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}

@@ -1,0 +1,53 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// A Pair is one RabbitMQ and one Redis.
+type Pair struct {
+	RabbitMQ *RabbitMQ
+	Redis    *Redis
+	// Choice is where they came from, never Auto.
+	Choice Choice
+
+	composed *composition // nil when each server stands alone
+}
+
+// Start starts a pair and returns when both answer. The caller owes it a Stop.
+// A pair that cannot be had is an error that says what to do about it.
+func Start(ctx context.Context, config Config) (*Pair, error) {
+	config, err := config.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pair := Pair{Choice: config.Choice}
+	var (
+		redisErr, amqErr error
+		both             sync.WaitGroup
+	)
+	both.Go(func() { pair.RabbitMQ, amqErr = config.startRabbitMQ(ctx) })
+	both.Go(func() { pair.Redis, redisErr = config.startRedis(ctx) })
+	both.Wait()
+	if err := errors.Join(amqErr, redisErr); err != nil {
+		return nil, errors.Join(err, pair.Stop(context.WithoutCancel(ctx)))
+	}
+	return &pair, nil
+}
+
+// Stop ends both servers and removes their data.
+func (p *Pair) Stop(ctx context.Context) error {
+	var errs []error
+	if p.RabbitMQ != nil {
+		errs = append(errs, p.RabbitMQ.Stop(ctx))
+	}
+	if p.Redis != nil {
+		errs = append(errs, p.Redis.Stop(ctx))
+	}
+	if p.composed != nil {
+		errs = append(errs, p.composed.discard())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,194 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// shipped are the settings that containers, compose.yaml and private nodes share.
+//
+//go:embed config
+var shipped embed.FS
+
+// haltGrace is how long a server may take to shut down before it is killed.
+const haltGrace = 30 * time.Second
+
+// node is a server program of the distribution as a private child process.
+type node struct {
+	dir     string   // data, settings and log; removed by the watchdog
+	program []string // command line
+	env     []string
+	account *account // whom the program runs as; nil is the current user
+	ports   []port
+	dog     *watchdog
+	process *process
+}
+
+// newNode makes an empty home for a server that runs as the given user, if
+// this process may choose, and reserves ports for it.
+func newNode(name, username string, ports int) (*node, error) {
+	who, err := lookUpAccount(username)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "delaybridge-"+name+"-")
+	if err != nil {
+		return nil, err
+	}
+	dog, err := watch("rm", "-rf", "--", dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	n := &node{dir: dir, account: who, dog: dog}
+	if n.ports, err = reservePorts(ports); err != nil {
+		return nil, errors.Join(err, dog.release())
+	}
+	if err := who.canEnter(filepath.Dir(dir)); err != nil {
+		return nil, errors.Join(err, n.discard(context.Background()))
+	}
+	return n, nil
+}
+
+// write puts a file into the node's folder: a shipped one, and what this node
+// needs besides. It returns the file's path.
+func (n *node) write(name, more string) (string, error) {
+	content, err := shipped.ReadFile("config/" + name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	path := filepath.Join(n.dir, name)
+	return path, os.WriteFile(path, append(content, more...), 0o600)
+}
+
+func (n *node) start(context.Context) error {
+	if err := n.account.own(n.dir); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the program has its own
+	cmd := exec.Command(n.program[0], n.program[1:]...)
+	cmd.Dir = n.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C.UTF-8"}, n.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.account.credential()}
+	n.process, err = launch(cmd, n.dog)
+	return err
+}
+
+func (n *node) halt(context.Context) error {
+	n.process.terminate(haltGrace)
+	return nil
+}
+
+func (n *node) kill(context.Context) error {
+	n.process.kill()
+	return nil
+}
+
+func (n *node) pause(context.Context) error { return n.process.signal(syscall.SIGSTOP) }
+
+func (n *node) resume(context.Context) error { return n.process.signal(syscall.SIGCONT) }
+
+func (n *node) discard(context.Context) error {
+	n.process.kill()
+	return errors.Join(n.dog.release(), releasePorts(n.ports))
+}
+
+func (n *node) running(context.Context) bool { return n.process.alive() }
+
+func (n *node) log() string { return filepath.Join(n.dir, "log") }
+
+func (n *node) lastLines(context.Context) string {
+	content, err := os.ReadFile(n.log())
+	if err != nil {
+		return err.Error()
+	}
+	return tail(content)
+}
+
+// tail returns the last lines of a log: enough for the report of an Erlang crash.
+func tail(log []byte) string {
+	const most = 40
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-most):], []byte("\n")))
+}
+
+// An account is the system user that a server's package came with.
+type account struct {
+	name     string
+	uid, gid int
+}
+
+// lookUpAccount returns nil when this process is not root and so has no choice.
+func lookUpAccount(name string) (*account, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, err
+	}
+	return &account{name: name, uid: uid, gid: gid}, nil
+}
+
+// credential is what a child process needs to run as the account.
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+}
+
+// own hands a folder and all in it to the account.
+func (a *account) own(dir string) error {
+	if a == nil {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, a.uid, a.gid)
+	})
+}
+
+// canEnter fails when the account cannot reach what is in dir.
+func (a *account) canEnter(dir string) error {
+	if a == nil {
+		return nil
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode()&0o001 == 0 {
+			return fmt.Errorf("user %s cannot enter %s: set TMPDIR to a folder that every user may enter", a.name, dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}

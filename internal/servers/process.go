@@ -1,0 +1,114 @@
+package servers
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// A process is a server program and all it forks: a process group.
+type process struct {
+	group  int
+	exited chan struct{} // closed once the program is gone and reaped
+	err    error         // how it ended; read it after exited
+}
+
+// gate holds a program back until its watchdog knows its process group. It
+// gives up when the parent is gone before that.
+const gate = `read -r _ || exit; exec "$@" </dev/null`
+
+// launch starts a program as the leader of a new process group, guarded by dog.
+// It takes over Args, Dir, Env, Stdout, Stderr and the credential of cmd.
+func launch(cmd *exec.Cmd, dog *watchdog) (*process, error) {
+	cmd.Args = append([]string{"sh", "-c", gate, cmd.Path}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	open, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{group: cmd.Process.Pid, exited: make(chan struct{})}
+	guarded := dog.guard(p.group)
+	if guarded == nil {
+		_, guarded = io.WriteString(open, "\n")
+	}
+	go func() {
+		defer close(p.exited)
+		p.err = cmd.Wait()
+		p.endGroup()
+		_ = dog.guard(0)
+	}()
+	if guarded != nil {
+		p.kill()
+		return nil, guarded
+	}
+	return p, nil
+}
+
+// endGroup kills what the program has forked and left behind, and waits until
+// it is gone, since it may hold ports that a restart needs.
+func (p *process) endGroup() {
+	// They are not our children, so only init can reap them; where it is slow to,
+	// they stay visible, though dead, and there is no point in waiting long.
+	const pause, most = 5 * time.Millisecond, 200
+	for range most {
+		if syscall.Kill(-p.group, syscall.SIGKILL) == syscall.ESRCH {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// alive says whether the program still runs, paused or not.
+func (p *process) alive() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the whole group at once and waits until it is gone.
+func (p *process) kill() {
+	if !p.alive() {
+		return
+	}
+	_ = syscall.Kill(-p.group, syscall.SIGKILL)
+	<-p.exited
+}
+
+// terminate asks the program to end and kills it when it has not after grace.
+func (p *process) terminate(grace time.Duration) {
+	if !p.alive() {
+		return
+	}
+	_ = syscall.Kill(-p.group, syscall.SIGTERM)
+	_ = syscall.Kill(-p.group, syscall.SIGCONT)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+	case <-timer.C:
+		p.kill()
+	}
+}
+
+// signal sends a signal to every process of the group.
+func (p *process) signal(sig syscall.Signal) error {
+	if !p.alive() {
+		return os.ErrProcessDone
+	}
+	return os.NewSyscallError("kill", syscall.Kill(-p.group, sig))
+}

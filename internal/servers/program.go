@@ -1,0 +1,39 @@
+package servers
+
+import (
+	"errors"
+	"os/exec"
+	"time"
+)
+
+// A Program is a child process that dies with this one, as a private node does.
+type Program struct {
+	process *process
+	dog     *watchdog
+}
+
+// Spawn starts a program in the background. The caller owes it a Stop. The
+// program reads nothing from standard input, and is the leader of a new process
+// group, so that Ctrl-C at the terminal does not reach it.
+func Spawn(cmd *exec.Cmd) (*Program, error) {
+	dog, err := watch("true")
+	if err != nil {
+		return nil, err
+	}
+	p, err := launch(cmd, dog)
+	if err != nil {
+		return nil, errors.Join(err, dog.release())
+	}
+	return &Program{process: p, dog: dog}, nil
+}
+
+// Exited is closed once the program has ended, for whatever reason.
+func (p *Program) Exited() <-chan struct{} { return p.process.exited }
+
+// Stop asks the program to end, kills it when it has not after grace, and
+// returns how it ended: nil is exit code 0.
+func (p *Program) Stop(grace time.Duration) error {
+	p.process.terminate(grace)
+	<-p.process.exited
+	return errors.Join(p.process.err, p.dog.release())
+}

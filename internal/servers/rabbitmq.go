@@ -1,0 +1,99 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// credentials of RabbitMQ's default user, who may do everything.
+const (
+	rabbitMQUser     = "guest"
+	rabbitMQPassword = "guest"
+)
+
+// RabbitMQ is a running RabbitMQ node with the management plugin.
+type RabbitMQ struct {
+	server
+	amqpPort, managementPort int
+}
+
+// AMQPURL is the address of the default virtual host, with credentials. It
+// stays the same for the life of the server.
+func (r *RabbitMQ) AMQPURL() string {
+	u := url.URL{
+		Scheme: "amqp",
+		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
+		Host:   loopback(r.amqpPort),
+		Path:   "/",
+	}
+	return u.String()
+}
+
+// ManagementURL is the address of the management API and UI, with credentials
+// and without a path.
+func (r *RabbitMQ) ManagementURL() string {
+	u := url.URL{
+		Scheme: "http",
+		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
+		Host:   loopback(r.managementPort),
+	}
+	return u.String()
+}
+
+// StartRabbitMQ starts a node of its own and returns when it answers. The
+// caller owes it a Stop.
+func StartRabbitMQ(ctx context.Context, config Config) (*RabbitMQ, error) {
+	config, err := config.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return config.startRabbitMQ(ctx)
+}
+
+// startRabbitMQ starts a node as a settled Config says.
+func (c Config) startRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
+	if c.Choice == Containers {
+		return startRabbitMQContainer(ctx, c.RabbitMQImage)
+	}
+	return startPrivateRabbitMQ(ctx)
+}
+
+// newRabbitMQ makes the handle of a server that is not started yet.
+func newRabbitMQ(i instance, amqpPort, managementPort int) *RabbitMQ {
+	r := &RabbitMQ{amqpPort: amqpPort, managementPort: managementPort}
+	r.server = server{name: "RabbitMQ", instance: i, probe: r.answers}
+	return r
+}
+
+// answers returns nil once both AMQP and the management API do their work.
+func (r *RabbitMQ) answers(ctx context.Context) error {
+	conn, err := amqp.DialConfig(r.AMQPURL(), amqp.Config{Dial: dialWithin(ctx)})
+	if err != nil {
+		return err
+	}
+	if err := conn.Close(); err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ManagementURL()+"/api/overview", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("management API: %s", response.Status)
+	}
+	return nil
+}

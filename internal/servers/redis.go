@@ -1,0 +1,107 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// probeTimeout bounds one question to a starting server.
+const probeTimeout = 5 * time.Second
+
+// Redis is a running Redis server that syncs every write to disk.
+type Redis struct {
+	server
+	port int
+}
+
+// URL is the address of database 0. It stays the same for the life of the server.
+func (r *Redis) URL() string { return "redis://" + loopback(r.port) + "/0" }
+
+// StartRedis starts a server of its own and returns when it answers. The caller
+// owes it a Stop.
+func StartRedis(ctx context.Context, config Config) (*Redis, error) {
+	config, err := config.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return config.startRedis(ctx)
+}
+
+// startRedis starts a server as a settled Config says.
+func (c Config) startRedis(ctx context.Context) (*Redis, error) {
+	if c.Choice == Containers {
+		return startRedisContainer(ctx, c.RedisImage)
+	}
+	return startPrivateRedis(ctx)
+}
+
+// newRedis makes the handle of a server that is not started yet.
+func newRedis(i instance, port int) *Redis {
+	r := &Redis{port: port}
+	r.server = server{name: "Redis", instance: i, probe: r.answers}
+	return r
+}
+
+// startPrivateRedis runs the distribution's redis-server.
+func startPrivateRedis(ctx context.Context) (*Redis, error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	n, err := newNode("redis", "redis", 1)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Redis: %w", err)
+	}
+	settings, err := n.write("redis.conf", "")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
+	}
+	number := n.ports[0].number
+	n.program = []string{program, settings, "--bind", "127.0.0.1", "--port", strconv.Itoa(number), "--dir", n.dir}
+	r := newRedis(n, number)
+	if err := r.startOrDiscard(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// answers returns nil once the server has loaded its data: until then PING is
+// answered with an error.
+func (r *Redis) answers(ctx context.Context) error {
+	conn, err := dialWithin(ctx)("tcp", loopback(r.port))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if answer = strings.TrimSpace(answer); answer != "+PONG" {
+		return fmt.Errorf("PING: %s", answer)
+	}
+	return nil
+}
+
+// dialWithin returns a dialer whose connections live no longer than probeTimeout.
+func dialWithin(ctx context.Context) func(network, address string) (net.Conn, error) {
+	return func(network, address string) (net.Conn, error) {
+		dialer := net.Dialer{Timeout: probeTimeout}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Now().Add(probeTimeout))
+	}
+}

@@ -1,0 +1,158 @@
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+)
+
+// cleanUpTimeout bounds what is done after a test.
+const cleanUpTimeout = 60 * time.Second
+
+// Env is one test's own corner of the shared servers: a virtual host and a
+// prefix that no other test has, so that all tests can run in parallel.
+type Env struct {
+	AMQPURL       string // includes VHost
+	ManagementURL string // http://user:password@host:port
+	RedisURL      string
+	Prefix        string // for the names of exchanges, queues and Redis keys
+	VHost         string
+}
+
+// ForTest makes an Env, and removes all that is in it when the test is over. A
+// Redis key belongs to it when it begins with a hash tag that begins with the
+// prefix.
+func ForTest(t testing.TB) Env {
+	t.Helper()
+	at, err := shared.start(t.Context())
+	if err != nil {
+		t.Fatalf("no servers for tests: %v", err)
+	}
+	prefix := "t-" + strings.ToLower(rand.Text()[:12])
+	env, err := newEnv(at, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := env.createVHost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+		defer cancel()
+		if err := env.manage(ctx, http.MethodDelete, "/api/vhosts/"+env.VHost, ""); err != nil {
+			t.Error(err)
+		}
+		if err := env.deleteKeys(ctx); err != nil {
+			t.Errorf("delete the Redis keys of %s: %v", env.Prefix, err)
+		}
+	})
+	return env
+}
+
+// RabbitMQForTest starts a server for one test that kills or pauses it.
+func RabbitMQForTest(t testing.TB) *servers.RabbitMQ {
+	t.Helper()
+	r, err := servers.StartRabbitMQ(t.Context(), servers.Config{})
+	if err != nil {
+		t.Fatalf("no RabbitMQ for this test: %v", err)
+	}
+	stopAfter(t, r.Stop)
+	return r
+}
+
+// RedisForTest starts a server for one test that kills or pauses it.
+func RedisForTest(t testing.TB) *servers.Redis {
+	t.Helper()
+	r, err := servers.StartRedis(t.Context(), servers.Config{})
+	if err != nil {
+		t.Fatalf("no Redis for this test: %v", err)
+	}
+	stopAfter(t, r.Stop)
+	return r
+}
+
+// stopAfter stops a server when the test is over.
+func stopAfter(t testing.TB, stop func(context.Context) error) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// newEnv derives a test's addresses from those of the shared servers.
+func newEnv(at addresses, name string) (Env, error) {
+	u, err := url.Parse(at.amqp)
+	if err != nil {
+		return Env{}, fmt.Errorf("%s: %w", AMQPVariable, err)
+	}
+	u.Path = "/" + name
+	return Env{AMQPURL: u.String(), ManagementURL: at.management, RedisURL: at.redis, Prefix: name, VHost: name}, nil
+}
+
+// createVHost makes the virtual host and lets the test's user do everything in it.
+func (e Env) createVHost(ctx context.Context) error {
+	u, err := url.Parse(e.AMQPURL)
+	if err != nil {
+		return err
+	}
+	if err := e.manage(ctx, http.MethodPut, "/api/vhosts/"+e.VHost, "{}"); err != nil {
+		return err
+	}
+	return e.manage(ctx, http.MethodPut,
+		"/api/permissions/"+e.VHost+"/"+url.PathEscape(u.User.Username()),
+		`{"configure":".*","write":".*","read":".*"}`)
+}
+
+// manage sends one request to the management API.
+func (e Env) manage(ctx context.Context, method, path, body string) error {
+	request, err := http.NewRequestWithContext(ctx, method, e.ManagementURL+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	// No idle connection may be left for goleak to find.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+	}
+	return nil
+}
+
+// deleteKeys removes the test's keys, and nobody else's.
+func (e Env) deleteKeys(ctx context.Context) error {
+	options, err := redis.ParseURL(e.RedisURL)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	keys := client.Scan(ctx, 0, "{"+e.Prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := client.Unlink(ctx, keys.Val()).Err(); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}

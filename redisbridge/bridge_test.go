@@ -1,0 +1,283 @@
+package redisbridge_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }
+
+// bench is a topology on real servers, a park, and a queue that hears all.
+type bench struct {
+	servertest.Env
+	topology *topology.Topology
+	client   redis.UniversalClient
+	park     *redisbridge.Park
+	arrivals *arrivals
+}
+
+func newBench(t *testing.T, c topology.Config) *bench {
+	t.Helper()
+	b := newBenchAt(t, c, servertest.ForTest(t))
+	b.arrivals = listen(t, b.dial(t))
+	return b
+}
+
+// newBenchAt leaves what arrives in the queue.
+func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
+	t.Helper()
+	c.Prefix = env.Prefix
+	top, err := topology.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := redisbridge.NewClient(env.RedisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = park.Close() })
+	b := &bench{Env: env, topology: top, client: client, park: park}
+	conn := b.dial(t)
+	if _, err := top.Apply(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queueName, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind(queueName, "#", top.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+const queueName = "everything"
+
+func (b *bench) dial(t *testing.T) *amqp.Connection {
+	t.Helper()
+	conn, err := amqp.Dial(b.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// run starts a bridge and returns what stops it and waits for its end.
+func (b *bench) run(t *testing.T, change func(*redisbridge.Config)) (stop func()) {
+	t.Helper()
+	c := redisbridge.Config{Client: b.client, AMQPURL: b.AMQPURL, Topology: b.topology, Name: t.Name()}
+	if change != nil {
+		change(&c)
+	}
+	bridge, err := redisbridge.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- bridge.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("bridge: %v", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// parkOne parks a message and returns when it is due.
+func (b *bench) parkOne(t *testing.T, id string, w message.When) time.Time {
+	t.Helper()
+	ticket, err := b.park.Park(t.Context(), &message.Message{ID: id, RoutingKey: "order.unpaid", Body: []byte(id)}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ticket.Parking != message.Parked {
+		t.Fatalf("%s: parking %v, want Parked", id, ticket.Parking)
+	}
+	return ticket.Due
+}
+
+// arrivals collects what reaches the ready exchange.
+type arrivals struct {
+	mu      sync.Mutex
+	byID    map[string][]arrival
+	changed chan struct{}
+}
+
+type arrival struct {
+	message.Message
+	at time.Time
+}
+
+func listen(t *testing.T, conn *amqp.Connection) *arrivals {
+	t.Helper()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queueName, "", true, true, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &arrivals{byID: map[string][]arrival{}, changed: make(chan struct{}, 1)}
+	go func() {
+		for d := range deliveries {
+			at := time.Now()
+			a.mu.Lock()
+			a.byID[d.MessageId] = append(a.byID[d.MessageId], arrival{message.FromDelivery(&d), at})
+			a.mu.Unlock()
+			select {
+			case a.changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return a
+}
+
+// await returns the arrivals once n different messages are there.
+func (a *arrivals) await(t *testing.T, n int, patience time.Duration) map[string][]arrival {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		a.mu.Lock()
+		got := len(a.byID)
+		if got >= n {
+			all := make(map[string][]arrival, got)
+			for id, list := range a.byID {
+				all[id] = append([]arrival(nil), list...)
+			}
+			a.mu.Unlock()
+			return all
+		}
+		a.mu.Unlock()
+		select {
+		case <-a.changed:
+		case <-deadline:
+			t.Fatalf("%d of %d messages arrived within %v", got, n, patience)
+		}
+	}
+}
+
+// patience is for what has no reason to take long, on a machine that may have.
+const patience = 60 * time.Second
+
+func short() topology.Config {
+	return topology.Config{Tiers: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, Lead: 2 * time.Second, Shards: 2}
+}
+
+func TestEveryPathIsExact(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	due, path := map[string]time.Time{}, map[string]message.Path{}
+	for i := range 10 {
+		for delay, want := range map[time.Duration]message.Path{
+			20 * time.Millisecond:   message.PathParkedReady,
+			450 * time.Millisecond:  message.PathParkedReady,
+			700 * time.Millisecond:  message.PathLane("500ms"),
+			1700 * time.Millisecond: message.PathLane("1s"),
+			3100 * time.Millisecond: message.PathLane("2s"),
+		} {
+			id := fmt.Sprintf("%v-%d", delay, i)
+			due[id], path[id] = b.parkOne(t, id, message.After(delay)), want
+		}
+	}
+	for id, list := range b.arrivals.await(t, len(due), patience) {
+		if len(list) != 1 {
+			t.Errorf("%s arrived %d times", id, len(list))
+		}
+		got := list[0]
+		if got.at.Before(due[id]) {
+			t.Errorf("%s arrived %v early", id, due[id].Sub(got.at))
+		}
+		if !got.Journey.Due.Equal(due[id]) || got.Journey.Path != path[id] || string(got.Body) != id || got.RoutingKey != "order.unpaid" {
+			t.Errorf("%s: got due %v, path %q, body %q, key %q; want %v, %q", id, got.Journey.Due, got.Journey.Path, got.Body, got.RoutingKey, due[id], path[id])
+		}
+	}
+}
+
+func TestEarlierMessageWakesTheBridge(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	b.parkOne(t, "in an hour", message.After(time.Hour))
+	b.parkOne(t, "first", message.After(100*time.Millisecond))
+	b.arrivals.await(t, 1, patience)
+	// The bridge now sleeps for half a minute at a time, unless it is woken.
+	due := b.parkOne(t, "second", message.After(200*time.Millisecond))
+	late := b.arrivals.await(t, 2, patience)["second"][0].at.Sub(due)
+	if late > 10*time.Second {
+		t.Errorf("%v late: the bridge was not woken", late)
+	}
+}
+
+func TestParkingSaysWhatItDid(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	m := &message.Message{ID: "o-1", RoutingKey: "k"}
+	first, err := b.park.Park(t.Context(), m, message.After(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.park.Park(t.Context(), m, message.After(2*time.Hour))
+	if err != nil || again.Parking != message.ParkedBefore || !again.Due.Equal(first.Due) {
+		t.Errorf("parked again: got %+v, %v; want ParkedBefore and the first due time %v", again, err, first.Due)
+	}
+	past := time.Now().Add(-time.Minute)
+	overdue, err := b.park.Park(t.Context(), &message.Message{ID: "o-2", RoutingKey: "k"}, message.At(past))
+	if err != nil || overdue.Parking != message.Overdue {
+		t.Errorf("an instant in the past: got %+v, %v; want Overdue", overdue, err)
+	}
+}
+
+func TestParkedMessageKeepsEverything(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	want := message.Message{
+		ID: "full", RoutingKey: "a.b.c", Body: []byte{0, 1, 255}, ContentType: "ct", ContentEncoding: "ce",
+		CorrelationID: "corr", ReplyTo: "reply", Type: "type", AppID: "app", Timestamp: time.Unix(1_700_000_000, 0),
+		Expiration: "60000", UserID: "somebody else", Priority: 7,
+		Headers: amqp.Table{
+			"bool": true, "int8": int8(-8), "byte": byte(8), "int16": int16(-16), "uint16": uint16(16), "int32": int32(-32),
+			"uint32": uint32(32), "int64": int64(-1 << 60), "float": float32(1.5), "double": 2.5, "text": "t", "bytes": []byte{9, 0},
+			"decimal": amqp.Decimal{Scale: 2, Value: -314}, "time": time.Unix(1_600_000_000, 0), "nothing": nil,
+			"table": amqp.Table{"array": []any{int32(1), amqp.Table{"deep": "er"}}},
+		},
+	}
+	if _, err := b.park.Park(t.Context(), &want, message.After(600*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	got := b.arrivals.await(t, 1, patience)["full"][0].Message
+	got.Journey = message.Journey{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %#v\nwant %#v", got, want)
+	}
+}

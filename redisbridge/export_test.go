@@ -1,0 +1,29 @@
+package redisbridge
+
+import (
+	"context"
+	"time"
+)
+
+// ClaimAndVanish claims what a shard has due, as a bridge does that dies right
+// afterwards, and returns how many messages it took along.
+func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
+	c, err := b.shards[shard].claim(ctx, claimMost)
+	return len(c.messages), err
+}
+
+// ShardOf returns the shard of an ID.
+func ShardOf(b *Bridge, id string) int {
+	shard, _ := locate(id, len(b.shards))
+	return shard
+}
+
+// PlanFor is planFor, for its property test.
+func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
+	return planFor(leads, due, promoteAt, now)
+}
+
+// Lane, Left and Postponed are the fields of a plan.
+func (p plan) Lane() int64      { return p.lane.Milliseconds() }
+func (p plan) Left() int64      { return p.left.Milliseconds() }
+func (p plan) Postponed() int64 { return p.postponed }

@@ -1,0 +1,276 @@
+package redisbridge_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// parkMany parks n messages, due between 1 and 2 seconds from now.
+func (b *bench) parkMany(t *testing.T, name string, n int) {
+	t.Helper()
+	for i := range n {
+		b.parkOne(t, fmt.Sprintf("%s-%d", name, i), message.After(time.Second+time.Duration(i)*time.Second/time.Duration(n)))
+	}
+}
+
+func TestWhatADeadBridgeHadClaimedIsDelivered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	c := redisbridge.Config{Client: b.client, AMQPURL: b.AMQPURL, Topology: b.topology, Name: "dead", Lease: 300 * time.Millisecond}
+	dead, err := redisbridge.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := b.parkOne(t, "claimed", message.After(550*time.Millisecond))
+	claimed := 0
+	for deadline := time.Now().Add(patience); claimed == 0 && time.Now().Before(deadline); {
+		if claimed, err = redisbridge.ClaimAndVanish(t.Context(), dead, redisbridge.ShardOf(dead, "claimed")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t, nil)
+	got := b.arrivals.await(t, 1, patience)["claimed"][0]
+	if got.at.Before(due) {
+		t.Errorf("%v early", due.Sub(got.at))
+	}
+}
+
+// A claim whose answer is lost is repeated with the turn of the claim before.
+func TestClaimWithoutAnswerIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	deaf, err := redisbridge.New(redisbridge.Config{Client: b.client, AMQPURL: b.AMQPURL, Topology: b.topology, Name: "deaf"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.parkOne(t, "m", message.After(time.Millisecond))
+	shard, taken := redisbridge.ShardOf(deaf, "m"), 0
+	for range 2 {
+		n := 0
+		for deadline := time.Now().Add(patience); n == 0 && time.Now().Before(deadline); {
+			if n, err = redisbridge.ClaimAndVanish(t.Context(), deaf, shard); err != nil {
+				t.Fatal(err)
+			}
+		}
+		taken += n
+	}
+	if taken != 2 {
+		t.Errorf("the message was claimed %d times, want again after the answer that was not heard", taken)
+	}
+}
+
+func TestBridgesShareAndTakeOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	quick := func(c *redisbridge.Config) { c.Lease = time.Second }
+	stop := b.run(t, quick)
+	b.parkMany(t, "one", 200)
+	b.run(t, quick)
+	b.parkMany(t, "both", 200)
+	stop()
+	b.parkMany(t, "other", 200)
+	for id, list := range b.arrivals.await(t, 600, patience) {
+		if len(list) != 1 {
+			t.Errorf("%s arrived %d times though no bridge died", id, len(list))
+		}
+		if early := list[0].Journey.Due.Sub(list[0].at); early > 0 {
+			t.Errorf("%s arrived %v early", id, early)
+		}
+	}
+}
+
+func TestPauseShorterThanTheTierCostsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	stop := b.run(t, nil)
+	for i := range 300 {
+		b.parkOne(t, fmt.Sprintf("m-%d", i), message.After(2500*time.Millisecond+time.Duration(i)*3*time.Millisecond))
+	}
+	stop()
+	time.Sleep(1400 * time.Millisecond) // the pause under test: promotions fall due meanwhile
+	b.run(t, nil)
+	late := 0
+	for _, list := range b.arrivals.await(t, 300, patience) {
+		if list[0].Journey.Path != message.PathLane("2s") {
+			t.Errorf("path %q, want the lane it was meant for", list[0].Journey.Path)
+		}
+		if list[0].at.Sub(list[0].Journey.Due) > 500*time.Millisecond {
+			late++
+		}
+	}
+	if late > 30 {
+		t.Errorf("%d of 300 messages were more than half a second late", late)
+	}
+}
+
+func TestChangingTheTiersLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	for i := range 50 {
+		b.parkOne(t, fmt.Sprintf("m-%d", i), message.After(2500*time.Millisecond+time.Duration(i)*20*time.Millisecond))
+	}
+	changed, err := topology.New(topology.Config{
+		Prefix: b.Prefix, Tiers: []time.Duration{700 * time.Millisecond, 1300 * time.Millisecond}, Lead: 2 * time.Second, Shards: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.topology = changed
+	if _, err := changed.Apply(t.Context(), b.dial(t)); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, nil)
+	for id, list := range b.arrivals.await(t, 50, patience) {
+		if early := list[0].Journey.Due.Sub(list[0].at); early > 0 {
+			t.Errorf("%s arrived %v early", id, early)
+		}
+	}
+}
+
+func TestDeletedLaneIsBypassed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	ch, err := b.dial(t).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shard := range b.topology.Shards() {
+		if _, err := ch.QueueDelete(b.topology.Lane(time.Second, shard), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t, nil)
+	due := b.parkOne(t, "m", message.After(1500*time.Millisecond))
+	got := b.arrivals.await(t, 1, patience)["m"][0]
+	if got.at.Before(due) || got.Journey.Path == message.PathLane("1s") {
+		t.Errorf("arrived %v after its due time by path %q", got.at.Sub(due), got.Journey.Path)
+	}
+}
+
+func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.parkOne(t, "broken", message.After(700*time.Millisecond))
+	keys, err := b.client.Keys(t.Context(), "{"+b.Prefix+":*}:envelopes:*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("keys %v, %v; want one", keys, err)
+	}
+	stored := b.client.HGet(t.Context(), keys[0], "broken").Val()
+	if err := b.client.HSet(t.Context(), keys[0], "broken", stored[:12]+"\x63rest").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.parkOne(t, "healthy", message.After(800*time.Millisecond))
+	b.run(t, nil)
+	b.arrivals.await(t, 1, patience)
+	d := b.awaitIn(t, b.topology.Quarantine())
+	if d.MessageId != "broken" || !strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), "version 99") {
+		t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
+	}
+}
+
+// awaitIn gets one message from a queue.
+func (b *bench) awaitIn(t *testing.T, queue string) amqp.Delivery {
+	t.Helper()
+	ch, err := b.dial(t).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case d := <-deliveries:
+		return d
+	case <-time.After(patience):
+		t.Fatalf("nothing in %s within %v", queue, patience)
+		return amqp.Delivery{}
+	}
+}
+
+func TestServersThatRestartLoseNothing(t *testing.T) {
+	t.Parallel()
+	rabbit, store := servertest.RabbitMQForTest(t), servertest.RedisForTest(t)
+	b := newBenchAt(t, short(), servertest.Env{AMQPURL: rabbit.AMQPURL(), RedisURL: store.URL(), Prefix: "restart"})
+	// The broker forgets a quorum queue when it is killed within a second or so
+	// of the queue's declaration; an orderly restart makes it known.
+	if err := rabbit.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, nil)
+	due := map[string]time.Time{}
+	park := func(name string) {
+		for i := range 100 {
+			id := fmt.Sprintf("%s-%d", name, i)
+			due[id] = b.parkOne(t, id, message.After(time.Duration(900+i*20)*time.Millisecond))
+		}
+	}
+	park("before redis died")
+	if err := errors.Join(store.Kill(t.Context()), store.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	park("before rabbitmq died")
+	if err := errors.Join(rabbit.Kill(t.Context()), rabbit.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	b.arrivals = listen(t, b.dial(t))
+	for id, list := range b.arrivals.await(t, len(due), patience) {
+		if at, ok := due[id]; ok && list[0].at.Before(at) {
+			t.Errorf("%s arrived %v early", id, at.Sub(list[0].at))
+		}
+	}
+}
+
+func TestWrongConfigurationIsSaid(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	more := short()
+	more.Prefix, more.Shards = b.Prefix, 3
+	other, err := topology.New(more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.park.Park(t.Context(), &message.Message{ID: "m", RoutingKey: "k"}, message.After(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	wrongUser, err := url.Parse(b.RedisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrongUser.User = url.UserPassword("nobody", "secret")
+	refused, err := redisbridge.NewClient(wrongUser.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = refused.Close() })
+	for name, tc := range map[string]struct {
+		config redisbridge.ParkConfig
+		want   string
+	}{
+		"another number of shards": {redisbridge.ParkConfig{Client: b.client, Topology: other}, "in use with shards 2, not 3"},
+		"wrong user":               {redisbridge.ParkConfig{Client: refused, Topology: b.topology}, "WRONGPASS"},
+	} {
+		park, err := redisbridge.NewPark(tc.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = park.Park(t.Context(), &message.Message{ID: "n", RoutingKey: "k"}, message.After(time.Hour))
+		if !errors.Is(err, redisbridge.ErrConfiguration) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want ErrConfiguration that says %q", name, err, tc.want)
+		}
+	}
+}
