@@ -11,10 +11,13 @@ import (
 
 // A bridge renews its entry in the register every attendEvery, and counts as
 // dead after attendFor. The register only says who should own which shard; that
-// nobody else owns it is up to the lease.
+// nobody else owns it, and who takes a dead bridge's shards over, is up to the
+// lease, so the register can be slow.
 const (
-	attendEvery = 5 * time.Second
-	attendFor   = 15 * time.Second
+	attendEvery = 15 * time.Second
+	attendFor   = 40 * time.Second
+	// pingEvery is how soon a broken subscription is noticed, and renewed.
+	pingEvery = 30 * time.Second
 )
 
 // register knows which bridges are alive.
@@ -81,7 +84,7 @@ func (r *register) prefers(shard int) bool {
 func (b *Bridge) listen(ctx context.Context) error {
 	subscription := b.config.Client.Subscribe(ctx, wakeChannel(b.config.Topology))
 	defer func() { _ = subscription.Close() }()
-	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(maxSleep))
+	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
 	for {
 		select {
 		case <-ctx.Done():

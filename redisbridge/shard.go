@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxSleep bounds how long a shard sleeps without looking, in case that the
-	// call to wake was lost.
-	maxSleep = 30 * time.Second
+	// maxSleep bounds how long a shard sleeps without looking, in case that a
+	// call to wake was lost in a way that the subscription did not notice.
+	maxSleep = 2 * time.Minute
 	// standbyGrace is how long a shard may be late before a bridge takes it that
 	// is not meant to own it.
 	standbyGrace = time.Second

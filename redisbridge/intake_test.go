@@ -1,0 +1,124 @@
+package redisbridge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// publishEntry publishes as a foreign client does, and waits for the confirm.
+func (b *bench) publishEntry(t *testing.T, p amqp.Publishing) {
+	t.Helper()
+	ch, err := b.dial(t).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	p.DeliveryMode = amqp.Persistent
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), b.topology.EntryExchange(), "order.unpaid", false, false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := confirm.WaitContext(t.Context()); !ok || err != nil {
+		t.Fatalf("not confirmed: %v, %v", ok, err)
+	}
+}
+
+func TestForeignClientsSayWhen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	began := time.Now()
+	for id, tc := range map[string]struct {
+		headers amqp.Table
+		after   time.Duration
+	}{
+		"exact tier":           {amqp.Table{"x-delay": int32(1000)}, time.Second},
+		"between tiers":        {amqp.Table{"x-delay": int16(1234)}, 1234 * time.Millisecond},
+		"longer than the lead": {amqp.Table{"x-delay": int64(2700)}, 2700 * time.Millisecond},
+		"a string":             {amqp.Table{"x-delay": "1000"}, time.Second},
+		"a float":              {amqp.Table{"x-delay": 1500.9}, 1500 * time.Millisecond},
+		"an instant":           {amqp.Table{"x-deliver-at": began.Add(1700 * time.Millisecond).UnixMilli()}, 1699 * time.Millisecond},
+		"zero":                 {amqp.Table{"x-delay": int8(0)}, 0},
+		"negative":             {amqp.Table{"x-delay": int32(-5)}, 0},
+		"no header":            {nil, 0},
+	} {
+		t.Run(id, func(t *testing.T) {
+			began := time.Now()
+			b.publishEntry(t, amqp.Publishing{MessageId: id, Headers: tc.headers, Body: []byte(id)})
+			published := time.Now()
+			t.Cleanup(func() {
+				got := b.arrivals.awaitID(t, id)
+				if early := began.Add(tc.after).Sub(got.at); early > 0 && id != "an instant" {
+					t.Errorf("%v early", early)
+				}
+				if id == "an instant" && got.at.Before(time.UnixMilli(tc.headers["x-deliver-at"].(int64))) {
+					t.Error("early")
+				}
+				if late := got.at.Sub(published) - tc.after; late > 20*time.Second {
+					t.Errorf("%v late", late)
+				}
+				if string(got.Body) != id || got.RoutingKey != "order.unpaid" {
+					t.Errorf("got body %q, routing key %q", got.Body, got.RoutingKey)
+				}
+			})
+		})
+	}
+}
+
+// awaitID returns the first arrival of one message.
+func (a *arrivals) awaitID(t *testing.T, id string) arrival {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		a.mu.Lock()
+		list := a.byID[id]
+		a.mu.Unlock()
+		if len(list) > 0 {
+			return list[0]
+		}
+		select {
+		case <-a.changed:
+		case <-time.After(50 * time.Millisecond): // somebody else may have taken the mark
+		case <-deadline:
+			t.Fatalf("%s did not arrive within %v", id, patience)
+		}
+	}
+}
+
+func TestUselessDelayGoesToQuarantine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	b.publishEntry(t, amqp.Publishing{MessageId: "odd", Headers: amqp.Table{"x-delay": "tomorrow", "mine": int8(1)}, Body: []byte("kept")})
+	d := b.awaitIn(t, b.topology.Quarantine())
+	if string(d.Body) != "kept" || d.Headers["mine"] != int8(1) || d.RoutingKey != "order.unpaid" ||
+		!strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), `x-delay: "tomorrow"`) {
+		t.Errorf("in quarantine: body %q, key %q, headers %v", d.Body, d.RoutingKey, d.Headers)
+	}
+}
+
+// Foreign clients need not give each message an ID of its own.
+func TestMessagesWithTheSameOrNoIDAreAllDelivered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	for i := range 3 {
+		b.publishEntry(t, amqp.Publishing{MessageId: "same", Headers: amqp.Table{"x-delay": int32(1100 + i)}})
+		b.publishEntry(t, amqp.Publishing{Headers: amqp.Table{"x-delay": int32(1100 + i)}})
+	}
+	all := b.arrivals.await(t, 4, patience) // "same", and three generated IDs
+	for deadline := time.Now().Add(patience); len(all["same"]) < 3 && time.Now().Before(deadline); {
+		all = b.arrivals.await(t, 4, patience)
+	}
+	if len(all["same"]) != 3 {
+		t.Errorf("%d messages with the same ID arrived, want 3", len(all["same"]))
+	}
+}
