@@ -1,0 +1,69 @@
+// Package imports_test keeps the direction of imports.
+package imports_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/delaybridge/delaybridge/"
+
+// rules are read top down; the first whose folder holds the importing package counts.
+var rules = []struct { //nolint:gochecknoglobals // the table under test
+	folder string
+	may    []string // folders of ours it may import; its own are always allowed
+	why    string
+}{
+	{"message", nil, "everybody shares the wire contract, so it stands alone"},
+	{"topology", []string{"message"}, "the description is pure"},
+	{"producer", []string{"message", "topology", "internal/broker"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
+	{"redisbridge", []string{"message", "topology", "internal/broker"}, "a service that only publishes needs no promoter"},
+	{"consumer", []string{"message", "topology", "internal/broker"}, "a service that only consumes needs no Redis"},
+	{"internal/broker", nil, "it knows AMQP and none of our words"},
+	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
+}
+
+func TestImportsKeepTheirDirection(t *testing.T) {
+	t.Parallel()
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(list)) {
+		paths := strings.Fields(line)
+		from, ours := strings.CutPrefix(paths[0], module)
+		if !ours {
+			continue
+		}
+		seen++
+		for _, path := range paths[1:] {
+			to, ours := strings.CutPrefix(path, module)
+			if !ours {
+				continue
+			}
+			if in(to, "cmd") {
+				t.Errorf("%s imports %s: nobody imports a command", from, to)
+			}
+			for _, rule := range rules {
+				if !in(from, rule.folder) {
+					continue
+				}
+				if !in(to, rule.folder) && !slices.ContainsFunc(rule.may, func(folder string) bool { return in(to, folder) }) {
+					t.Errorf("%s must not import %s: %s", from, to, rule.why)
+				}
+				break
+			}
+			if in(to, "internal/servers") && !in(from, "internal/servers") && !in(from, "examples") && !in(from, "bench") {
+				t.Errorf("%s imports %s: only tests, the demo and the benchmark start servers", from, to)
+			}
+		}
+	}
+	if seen < len(rules) {
+		t.Errorf("only %d packages found", seen)
+	}
+}
+
+func in(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
