@@ -58,9 +58,10 @@ type Config struct {
 	// DrainTimeout bounds how long Run goes on after its context has ended,
 	// for the answers to what it has published. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
-	// GiveUpAfter ends Run when a server cannot be reached for so long, at the
-	// start for Redis, at any time for the broker. Defaults to never.
-	GiveUpAfter time.Duration
+	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
+	// for so long at the start. Once a bridge works, it waits for servers as
+	// long as it takes. Defaults to never.
+	StartWithin time.Duration
 	// Promoted is called for each message that the broker has confirmed, from
 	// many goroutines; it must not block. Defaults to nothing.
 	Promoted func(id string, path message.Path)
@@ -90,8 +91,8 @@ func New(c Config) (*Bridge, error) {
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.GiveUpAfter < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout and GiveUpAfter must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.StartWithin < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout and StartWithin must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -111,19 +112,17 @@ func New(c Config) (*Bridge, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	connect := func(purpose string) *broker.Conn {
-		conn, err := broker.New(broker.Config{
-			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+	connect := func(purpose string) (*broker.Conn, error) {
+		return broker.New(broker.Config{
+			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose, StartWithin: c.StartWithin, Logger: c.Logger,
 		})
-		if err != nil && len(faults) == 0 || err != nil && faults[len(faults)-1].Error() != err.Error() {
-			faults = append(faults, err)
-		}
-		return conn
 	}
-	b := &Bridge{
-		config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(),
-		conn: connect("promotes"), consume: connect("takes in"),
+	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts()}
+	var err error
+	if b.conn, err = connect("promotes"); err != nil {
+		faults = append(faults, err)
 	}
+	b.consume, _ = connect("takes in") // the same URL has the same fault
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -195,8 +194,8 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrConfiguration):
 			return err
-		case b.config.GiveUpAfter > 0 && time.Since(began) >= b.config.GiveUpAfter:
-			return fmt.Errorf("%w: waited %v", err, b.config.GiveUpAfter)
+		case b.config.StartWithin > 0 && time.Since(began) >= b.config.StartWithin:
+			return fmt.Errorf("%w: waited %v", err, b.config.StartWithin)
 		}
 		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
 		pause(ctx, retryPause)

@@ -24,6 +24,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -44,6 +45,7 @@ const (
 	// MaxShards bounds the number of lanes, each of which is a quorum queue.
 	MaxShards = 64
 	maxPrefix = 100
+	reserved  = "amq"
 )
 
 // DefaultTiers returns the TTLs used where [Config] names none.
@@ -111,6 +113,9 @@ func New(c Config) (*Topology, error) {
 	if len(c.Prefix) > maxPrefix || !prefixPattern.MatchString(c.Prefix) {
 		fault("topology: prefix %q: use 1 to %d letters, digits, '.', '_' or '-', starting with a letter or digit", c.Prefix, maxPrefix)
 	}
+	if c.Prefix == reserved || strings.HasPrefix(c.Prefix, reserved+".") {
+		fault("topology: prefix %q: the broker keeps names that start with %q to itself", c.Prefix, reserved+".")
+	}
 	ttls := slices.Sorted(slices.Values(c.Tiers))
 	for i, ttl := range ttls {
 		switch {
@@ -144,11 +149,7 @@ func New(c Config) (*Topology, error) {
 }
 
 func (t *Topology) name(parts ...string) string {
-	name := t.prefix
-	for _, p := range parts {
-		name += "." + p
-	}
-	return name
+	return t.prefix + "." + strings.Join(parts, ".")
 }
 
 // Prefix returns what every name starts with.
@@ -209,8 +210,8 @@ func (t *Topology) Lane(ttl time.Duration, shard int) string {
 	return t.name("lane", TTLName(ttl), strconv.Itoa(shard))
 }
 
-// Exchanges returns every exchange, in an order in which they can be declared:
-// an alternate exchange comes before the exchange that names it.
+// Exchanges returns every exchange, in the order in which to declare them: each
+// comes after those it leads to, so the entry exchange is the last.
 func (t *Topology) Exchanges() []Exchange {
 	fanout := func(name string) Exchange { return Exchange{Name: name, Kind: amqp.ExchangeFanout} }
 	exchanges := []Exchange{
@@ -218,12 +219,13 @@ func (t *Topology) Exchanges() []Exchange {
 		fanout(t.Quarantine()),
 		fanout(t.Inbox()),
 		{Name: t.ReadyExchange(), Kind: amqp.ExchangeTopic, Args: amqp.Table{argAlternate: t.Unrouted()}},
-		{Name: t.EntryExchange(), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()}},
 	}
 	for _, q := range t.waitingQueues() {
 		exchanges = append(exchanges, fanout(q.Name))
 	}
-	return exchanges
+	return append(exchanges, Exchange{
+		Name: t.EntryExchange(), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
+	})
 }
 
 // Queues returns every queue.

@@ -29,6 +29,9 @@ type Config struct {
 	// GiveUpAfter ends Run with ErrUnreachable when there was no connection
 	// for so long. Defaults to never.
 	GiveUpAfter time.Duration
+	// StartWithin ends Run with ErrUnreachable when the first connection takes
+	// longer. Defaults to never.
+	StartWithin time.Duration
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -69,7 +72,7 @@ func New(c Config) (*Conn, error) {
 // Run connects, and connects again with backoff whenever the connection is
 // lost, until ctx ends; then it closes the connection and returns nil. It
 // returns an error only where trying again cannot help (ErrConfiguration), or
-// has not helped for Config.GiveUpAfter (ErrUnreachable).
+// has not helped for Config.GiveUpAfter or StartWithin (ErrUnreachable).
 func (c *Conn) Run(ctx context.Context) error {
 	err := c.supervise(ctx)
 	ended := err
@@ -84,22 +87,25 @@ func (c *Conn) supervise(ctx context.Context) error {
 	log := c.config.Logger.With("connection", c.config.Name, "url", Redact(c.config.URL))
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
-	lost := time.Now()
+	lost, patience := time.Now(), c.config.GiveUpAfter
+	if c.config.StartWithin > 0 {
+		patience = c.config.StartWithin
+	}
 	for ctx.Err() == nil {
 		conn, err := c.dial(ctx)
 		if err == nil {
 			wait.Reset()
 			log.Info("connected to RabbitMQ")
 			err = c.serve(ctx, conn)
-			lost = time.Now()
+			lost, patience = time.Now(), c.config.GiveUpAfter
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrConfiguration):
 			return err
-		case c.config.GiveUpAfter > 0 && time.Since(lost) >= c.config.GiveUpAfter:
-			return fmt.Errorf("%w at %s for %v: %w; is it running, and is the address right?", ErrUnreachable, Redact(c.config.URL), c.config.GiveUpAfter, err)
+		case patience > 0 && time.Since(lost) >= patience:
+			return fmt.Errorf("%w at %s for %v: %w; is it running, and is the address right?", ErrUnreachable, Redact(c.config.URL), patience, err)
 		}
 		pause := wait.NextBackOff()
 		log.Warn("no connection to RabbitMQ", "error", err, "retry_in", pause)
@@ -179,12 +185,13 @@ func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
 		if err == nil {
 			return ch, nil
 		}
-		if !conn.IsClosed() {
+		if errors.Is(err, amqp.ErrChannelMax) {
 			return nil, fmt.Errorf("broker: open a channel: %w", err)
 		}
 		// The connection ended under us; Run is about to notice.
 		select {
 		case <-ctx.Done():
+			return nil, fmt.Errorf("broker: open a channel: %w: %w", err, ctx.Err())
 		case <-time.After(minBackoff):
 		}
 	}
@@ -192,9 +199,18 @@ func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
 
 // Ready waits until there is a connection that the broker has not blocked.
 func (c *Conn) Ready(ctx context.Context) error {
-	_, err := c.await(ctx, func() bool { return c.conn != nil && !c.blocked })
+	_, err := c.await(ctx, c.usable)
 	return err
 }
+
+// IsReady reports whether Ready need not wait.
+func (c *Conn) IsReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usable()
+}
+
+func (c *Conn) usable() bool { return c.conn != nil && !c.blocked }
 
 func (c *Conn) await(ctx context.Context, ready func() bool) (*amqp.Connection, error) {
 	for {
@@ -211,9 +227,9 @@ func (c *Conn) await(ctx context.Context, ready func() bool) (*amqp.Connection, 
 		case <-changed:
 		case <-ctx.Done():
 			if blocked {
-				return nil, fmt.Errorf("the broker is short of memory or disk and blocks publishers (connection.blocked): %w", ctx.Err())
+				return nil, fmt.Errorf("the broker is short of memory or disk and blocks publishers (connection.blocked): %w", context.Cause(ctx))
 			}
-			return nil, fmt.Errorf("waiting for RabbitMQ at %s: %w", Redact(c.config.URL), ctx.Err())
+			return nil, fmt.Errorf("waiting for RabbitMQ at %s: %w", Redact(c.config.URL), context.Cause(ctx))
 		}
 	}
 }

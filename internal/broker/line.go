@@ -35,6 +35,16 @@ type sent struct {
 	done          func(error)
 }
 
+// newLine takes over a channel that confirms.
+func newLine(ch *amqp.Channel) *line {
+	l := &line{ch: ch, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	go l.answer(&answers{
+		returns: ch.NotifyReturn(make(chan amqp.Return, returnBuffer)),
+		closed:  ch.NotifyClose(make(chan *amqp.Error, 1)),
+	})
+	return l
+}
+
 // errNotWritten means that the channel was closed before the whole message was
 // written, so that the broker does not have it.
 var errNotWritten = errors.New("broker: the channel is closed")

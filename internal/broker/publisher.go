@@ -80,17 +80,14 @@ func (p *Publisher) Close() {
 }
 
 func (p *Publisher) open(ctx context.Context) (*line, error) {
-	ch, err := p.conn.Channel(ctx)
-	if err != nil {
-		return nil, err
+	for {
+		ch, err := p.conn.Channel(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := ch.Confirm(false); err == nil {
+			return newLine(ch), nil
+		}
+		// The connection ended under us; the next channel is of another one.
 	}
-	if err := ch.Confirm(false); err != nil {
-		return nil, fmt.Errorf("broker: select confirms: %w", err)
-	}
-	l := &line{ch: ch, more: make(chan struct{}, 1), ended: make(chan struct{})}
-	go l.answer(&answers{
-		returns: ch.NotifyReturn(make(chan amqp.Return, returnBuffer)),
-		closed:  ch.NotifyClose(make(chan *amqp.Error, 1)),
-	})
-	return l, nil
 }

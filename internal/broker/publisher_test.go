@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,27 +103,25 @@ func TestRefusedStaysRefused(t *testing.T) {
 	declare(t, ch, "q", quorum())
 	full(t, ch, "full")
 	p, l := publisher(t, connect(t, env.AMQPURL)), newLedger()
-	const n = 3000
-	for i := range n {
-		key := "q"
-		if i%3 == 1 {
-			key = "full"
+	const rounds = 200
+	for i := range rounds {
+		for n, key := range []string{"q", "full", "q"} {
+			if err := l.publish(t.Context(), p, "", key, fmt.Sprint(key, i, "-", n)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := l.publish(t.Context(), p, "", key, fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
+		l.await(t)
+	}
+	for id, err := range l.await(t) {
+		switch full := strings.HasPrefix(id, "full"); {
+		case full && !errors.Is(err, broker.ErrRefused):
+			t.Errorf("%s, which the queue has refused: got %v, want ErrRefused", id, err)
+		case !full && err != nil:
+			t.Errorf("%s: %v", id, err)
 		}
 	}
-	answers := l.await(t)
-	for i := range n {
-		switch err := answers[fmt.Sprint(i)]; {
-		case i%3 == 1 && !errors.Is(err, broker.ErrRefused):
-			t.Errorf("%d, which the full queue has refused: got %v, want ErrRefused", i, err)
-		case i%3 != 1 && err != nil:
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	if got := len(drain(t, ch, "q")); got != n-n/3 {
-		t.Errorf("%d messages in the queue, want %d", got, n-n/3)
+	if got := len(drain(t, ch, "q")); got != 2*rounds {
+		t.Errorf("%d messages in the queue, want %d", got, 2*rounds)
 	}
 }
 

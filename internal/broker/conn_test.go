@@ -1,0 +1,267 @@
+package broker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+)
+
+// manage sends a request to the management API, as an operator would.
+func manage(t *testing.T, env servertest.Env, method, path, body string) []byte {
+	t.Helper()
+	request, err := http.NewRequest(method, env.ManagementURL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s %s (%v)", method, path, response.Status, answer, err)
+	}
+	return answer
+}
+
+// closeConnections closes those of the test's virtual host that bear its name,
+// and reports how many there were.
+func closeConnections(t *testing.T, env servertest.Env) int {
+	t.Helper()
+	var found []struct {
+		Name       string `json:"name"`
+		Properties struct {
+			Name string `json:"connection_name"`
+		} `json:"client_properties"`
+	}
+	if err := json.Unmarshal(manage(t, env, http.MethodGet, "/api/vhosts/"+env.VHost+"/connections", ""), &found); err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	for _, c := range found {
+		if c.Properties.Name == t.Name() {
+			manage(t, env, http.MethodDelete, "/api/connections/"+url.PathEscape(c.Name), "")
+			closed++
+		}
+	}
+	return closed
+}
+
+func TestConnectionClosedByAnOperatorComesBack(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	ch := channel(t, env.AMQPURL)
+	declare(t, ch, "q", quorum())
+	p, l := publisher(t, connect(t, env.AMQPURL)), newLedger()
+	n := 0
+	load := func() {
+		for range 100 {
+			n++
+			if err := l.publish(t.Context(), p, "", "q", fmt.Sprint(n)); errors.Is(err, broker.ErrNotSent) {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The management plugin takes seconds to know of a connection.
+	deadline := time.Now().Add(patience)
+	for closed := 0; closed == 0; closed = closeConnections(t, env) {
+		if time.Now().After(deadline) {
+			t.Fatal("the management API never showed the connection")
+		}
+		load()
+	}
+	load()
+	answers := l.await(t)
+	confirmedMessagesArrived(t, answers, drain(t, ch, "q"))
+	if err := l.publish(t.Context(), p, "", "q", "at the end"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.await(t)["at the end"]; err != nil {
+		t.Errorf("after the connection came back: %v", err)
+	}
+}
+
+func TestFrozenBroker(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	ch := channel(t, server.AMQPURL())
+	declare(t, ch, "q", quorum())
+	p, l := publisher(t, connect(t, server.AMQPURL())), newLedger()
+	if err := l.publish(t.Context(), p, "", "q", "before"); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t)
+
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel takes these on the broker's behalf. Three heartbeats later the
+	// connection counts as dead.
+	for i := range 10 {
+		if err := l.publish(t.Context(), p, "", "q", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := l.await(t)
+	for i := range 10 {
+		if err := answers[fmt.Sprint(i)]; !errors.Is(err, broker.ErrUnconfirmed) {
+			t.Errorf("%d, sent to a frozen broker: got %v, want ErrUnconfirmed", i, err)
+		}
+	}
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.publish(t.Context(), p, "", "q", "after"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.await(t)["after"]; err != nil {
+		t.Errorf("after the thaw: %v", err)
+	}
+}
+
+func TestMemoryAlarmBlocksPublishers(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	declare(t, channel(t, server.AMQPURL()), "q", quorum())
+	conn := connect(t, server.AMQPURL())
+	p, l := publisher(t, conn), newLedger()
+	control := func(args ...string) {
+		t.Helper()
+		if _, err := server.Control(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.publish(t.Context(), p, "", "q", "before"); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t)
+
+	control("set_vm_memory_high_watermark", "0.000001")
+	// The broker says so only to those who publish, and takes the message later.
+	if err := l.publish(t.Context(), p, "", "q", "the first"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && err == nil; {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err = conn.Ready(ctx)
+		cancel()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection.blocked") {
+		t.Fatalf("while the broker blocks publishers: got %v, want a word about it", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := l.publish(ctx, p, "", "q", "refused"); !errors.Is(err, broker.ErrNotSent) {
+		t.Errorf("publishing meanwhile: got %v, want ErrNotSent", err)
+	}
+
+	control("set_vm_memory_high_watermark", "0.4")
+	if err := l.publish(t.Context(), p, "", "q", "after"); err != nil {
+		t.Fatal(err)
+	}
+	answers := l.await(t)
+	for _, id := range []string{"the first", "after"} {
+		if answers[id] != nil {
+			t.Errorf("%s: %v", id, answers[id])
+		}
+	}
+}
+
+func TestRunEndsWhereTryingAgainIsInVain(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	stranger := env.Prefix + "-stranger"
+	manage(t, env, http.MethodPut, "/api/users/"+stranger, `{"password":"right","tags":""}`)
+	t.Cleanup(func() { manage(t, env, http.MethodDelete, "/api/users/"+stranger, "") })
+	with := func(change func(*url.URL)) string {
+		u, err := url.Parse(env.AMQPURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(u)
+		return u.String()
+	}
+	for name, c := range map[string]struct {
+		url   string
+		cause error
+		words []string
+	}{
+		"wrong password": {
+			with(func(u *url.URL) { u.User = url.UserPassword(stranger, "wr0ng") }),
+			broker.ErrConfiguration, []string{"user name or password", stranger},
+		},
+		"no such virtual host": {
+			with(func(u *url.URL) { u.Path = "/nowhere" }),
+			broker.ErrConfiguration, []string{"create the virtual host", "nowhere"},
+		},
+		"no permission for the virtual host": {
+			with(func(u *url.URL) { u.User = url.UserPassword(stranger, "right") }),
+			broker.ErrConfiguration, []string{"permit the user", env.VHost},
+		},
+		"nobody listens": {
+			"amqp://guest:wr0ng@127.0.0.1:1/",
+			broker.ErrUnreachable, []string{"127.0.0.1:1", "is it running"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := broker.New(broker.Config{URL: c.url, GiveUpAfter: 100 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = conn.Run(t.Context())
+			if !errors.Is(err, c.cause) {
+				t.Fatalf("got %v, want %v", err, c.cause)
+			}
+			for _, word := range c.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not mention %q", err, word)
+				}
+			}
+			if strings.Contains(err.Error(), "wr0ng") {
+				t.Errorf("%q has the password in it", err)
+			}
+			if _, again := conn.Channel(t.Context()); !errors.Is(again, c.cause) {
+				t.Errorf("a channel after that: got %v, want %v", again, c.cause)
+			}
+		})
+	}
+}
+
+func TestRunReturnsNilWithItsContext(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	conn, err := broker.New(broker.Config{URL: env.AMQPURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(ctx) }()
+	if err := conn.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if err := conn.Ready(t.Context()); !errors.Is(err, amqp.ErrClosed) {
+		t.Errorf("Ready afterwards: got %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,74 @@
+package broker_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	closed := func(code int, reason string) error { return &amqp.Error{Code: code, Reason: reason, Server: true} }
+	for name, c := range map[string]struct {
+		err       error
+		want      error // nil: as it was
+		permanent bool
+		objected  bool
+	}{
+		"no exchange":           {closed(404, "NOT_FOUND - no exchange 'x' in vhost '/'"), broker.ErrMissing, true, false},
+		"no queue":              {closed(404, "NOT_FOUND - no queue 'q' in vhost '/'"), broker.ErrMissing, true, false},
+		"queue's node is down":  {closed(404, "NOT_FOUND - home node 'a@b' of durable queue 'q' is down or inaccessible"), nil, false, true},
+		"no permission":         {closed(403, "ACCESS_REFUSED - write access to exchange 'x' refused for user 'u'"), broker.ErrForbidden, true, false},
+		"exclusively consumed":  {closed(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"), nil, false, true},
+		"message too large":     {closed(406, "PRECONDITION_FAILED - message size 20 is larger than max size 10"), nil, false, true},
+		"shutdown":              {closed(320, "CONNECTION_FORCED - broker forced connection closure"), nil, false, false},
+		"closed by this client": {&amqp.Error{Code: 404, Reason: "NOT_FOUND - no exchange"}, nil, false, false},
+		"network":               {io.ErrUnexpectedEOF, nil, false, false},
+		"nothing":               {nil, nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := broker.Classify(c.err)
+			if want := c.want; want == nil && !errors.Is(got, c.err) || want != nil && (!errors.Is(got, want) || !errors.Is(got, c.err)) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			if broker.Permanent(got) != c.permanent {
+				t.Errorf("Permanent: %v", !c.permanent)
+			}
+			if broker.Objected(got) != c.objected {
+				t.Errorf("Objected: %v", !c.objected)
+			}
+		})
+	}
+}
+
+func TestNewRejectsWrongURLs(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "localhost:5672", "http://guest:secret@localhost/", "amqp://guest:secret@local host/", "amqp://u:secret@h:port/"} {
+		_, err := broker.New(broker.Config{URL: url})
+		if !errors.Is(err, broker.ErrConfiguration) || !strings.Contains(err.Error(), "amqp://user:password@host:5672/vhost") {
+			t.Errorf("%q: got %v, want ErrConfiguration and an example", url, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %q has the password in it", url, err)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"amqp://u:secret@h:5672/v": "amqp://u:xxxxx@h:5672/v",
+		"amqp://h:5672":            "amqp://h:5672",
+		"amqp://u:sec ret@h":       "a URL that cannot be parsed",
+	} {
+		if got := broker.Redact(url); got != want {
+			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Apply creates what is missing and returns what it created, as
+// [Topology.Plan] says it. It needs AMQP only. Applying again changes nothing,
+// and several processes may apply at the same time.
+//
+// Where Plan finds a fault, Apply returns the same error and has created
+// nothing. Bindings that somebody has removed are made again.
+func (t *Topology) Apply(ctx context.Context, channels Channels) ([]Change, error) {
+	s := &session{channels: channels}
+	defer s.close()
+	changes, err := t.plan(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("topology: nothing was changed: %w", err)
+	}
+	if err := t.declare(ctx, s); err != nil {
+		return nil, fmt.Errorf("topology: some of it may be created by now, apply again: %w", err)
+	}
+	return changes, nil
+}
+
+// declare creates everything from the back to the front. An exchange is bound
+// before the next one is declared: no message can enter while there is nowhere
+// for it to go.
+func (t *Topology) declare(ctx context.Context, s *session) error {
+	for _, q := range t.Queues() {
+		if err := s.do(ctx, q.declare); err != nil {
+			return fmt.Errorf("queue %s: %w", q.Name, err)
+		}
+	}
+	bindings := t.Bindings()
+	for _, x := range t.Exchanges() {
+		if err := s.do(ctx, x.declare); err != nil {
+			return fmt.Errorf("exchange %s: %w", x.Name, err)
+		}
+		for _, b := range bindings {
+			if b.Source != x.Name {
+				continue
+			}
+			if err := s.do(ctx, b.bind); err != nil {
+				return fmt.Errorf("binding %s: %w", b.name(), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (q Queue) declare(ch *amqp.Channel) error {
+	_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Args)
+	return err
+}
+
+func (x Exchange) declare(ch *amqp.Channel) error {
+	return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, x.Args)
+}
+
+func (b Binding) bind(ch *amqp.Channel) error {
+	if b.ToExchange {
+		return ch.ExchangeBind(b.Destination, b.Key, b.Source, false, b.Args)
+	}
+	return ch.QueueBind(b.Destination, b.Key, b.Source, false, b.Args)
+}

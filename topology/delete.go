@@ -1,0 +1,313 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// SettleTime is how long [Topology.Delete] watches the queues after it has
+// closed the entrances. A queue tells the statistics every five seconds what it
+// holds, and the management API collects these every five seconds.
+const SettleTime = 12 * time.Second
+
+const watchInterval = time.Second
+
+// DeleteOptions says what may be lost.
+type DeleteOptions struct {
+	// WithMessages names the queues that are deleted even if they hold messages.
+	WithMessages []string
+}
+
+// HeldQueue is a queue that is not empty.
+type HeldQueue struct {
+	Name     string
+	Messages int // ready, unacknowledged, and dead letters not confirmed yet
+}
+
+// HeldError says which queues hold messages that nobody has given up.
+type HeldError struct {
+	Queues []HeldQueue
+}
+
+func (e *HeldError) Error() string {
+	counts := make([]string, len(e.Queues))
+	for i, q := range e.Queues {
+		counts[i] = fmt.Sprintf("queue %s still holds messages (%d)", q.Name, q.Messages)
+	}
+	return strings.Join(counts, ", ") + ": drain it, or name it to lose them (--with-messages)"
+}
+
+// Delete removes everything described, and the tiers and lanes that another
+// configuration with the same prefix has left. It returns what it removed.
+//
+// It refuses with a [*HeldError], and leaves everything as it was, while any of
+// these queues holds a message, unless o names that queue. First it looks; then
+// it closes the entrances, the exchanges that lead into the queues, and watches
+// for [SettleTime] whether a message appears; only then it deletes queues.
+// Messages that are published meanwhile are refused with 404.
+//
+// AMQP alone cannot tell whether a queue is empty: it counts only messages that
+// are ready, not those that are unacknowledged or dead-lettered but not yet
+// confirmed, and a queue without a leader counts as empty. The management API
+// knows all of them, but late. So it takes both, for the same virtual host.
+func (t *Topology) Delete(ctx context.Context, channels Channels, m *Management, o DeleteOptions) ([]Change, error) {
+	d := deletion{session: session{channels: channels}, management: m, options: o, lost: map[string]int{}}
+	defer d.session.close()
+	if err := d.run(ctx, t); err != nil {
+		return d.changes, fmt.Errorf("topology: %w", err)
+	}
+	return d.changes, nil
+}
+
+type deletion struct {
+	session    session
+	management *Management
+	options    DeleteOptions
+	queues     []string // that exist, in the order of their deletion
+	exchanges  map[string]brokerExchange
+	lost       map[string]int // messages last seen in the queues that are given up
+	changes    []Change
+}
+
+func (d *deletion) run(ctx context.Context, t *Topology) error {
+	if err := d.survey(ctx, t); err != nil {
+		return err
+	}
+	if _, err := d.look(ctx); err != nil {
+		return fmt.Errorf("nothing was deleted: %w", err)
+	}
+	err := d.closeEntrances(ctx, t)
+	if err == nil {
+		err = d.watch(ctx)
+	}
+	if err != nil {
+		return d.reopen(ctx, t, err)
+	}
+	return d.demolish(ctx, t)
+}
+
+// survey finds out what there is to delete.
+func (d *deletion) survey(ctx context.Context, t *Topology) error {
+	queues, err := d.management.queues(ctx)
+	if err != nil {
+		return err
+	}
+	if d.exchanges, err = d.management.exchanges(ctx); err != nil {
+		return err
+	}
+	described := t.Queues()
+	slices.Reverse(described) // waiting queues before those they lead to
+	for _, q := range described {
+		if _, ok := queues[q.Name]; ok {
+			d.queues = append(d.queues, q.Name)
+		}
+	}
+	d.queues = append(t.leftovers(queues), d.queues...)
+	for _, name := range d.options.WithMessages {
+		if !slices.Contains(d.queues, name) {
+			return fmt.Errorf("queue %s, to be deleted with its messages, is none of the existing ones: %s", name, strings.Join(d.queues, ", "))
+		}
+	}
+	return nil
+}
+
+// look returns a HeldError if a queue holds messages that must not be lost, or
+// else the queues of which only AMQP is known.
+func (d *deletion) look(ctx context.Context) (unknown []string, err error) {
+	queues, err := d.management.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var held []HeldQueue
+	for _, name := range d.queues {
+		n, err := d.ready(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		q, exists := queues[name]
+		if q.Messages != nil {
+			n = max(n, *q.Messages)
+		}
+		switch {
+		case d.givenUp(name):
+			d.lost[name] = n
+		case n > 0:
+			held = append(held, HeldQueue{name, n})
+		case exists && q.Messages == nil:
+			unknown = append(unknown, name)
+		}
+	}
+	if held != nil {
+		return nil, &HeldError{held}
+	}
+	return unknown, nil
+}
+
+// ready returns how many ready messages a queue has at this moment.
+func (d *deletion) ready(ctx context.Context, name string) (n int, err error) {
+	err = d.session.do(ctx, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	if err != nil && !answered(err, amqp.NotFound) {
+		return 0, fmt.Errorf("queue %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// closeEntrances deletes the exchanges that lead into queues. The ready
+// exchange stays: dead letters may still be on their way through it.
+func (d *deletion) closeEntrances(ctx context.Context, t *Topology) error {
+	exchanges := t.Exchanges()
+	slices.Reverse(exchanges) // the entry exchange first
+	for _, x := range exchanges {
+		if x.Name == t.EntryExchange() || x.Name == t.Inbox() || t.waits(x.Name) {
+			if err := d.deleteExchange(ctx, x.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// watch waits until the statistics are newer than the closing of the entrances.
+func (d *deletion) watch(ctx context.Context) error {
+	if !slices.ContainsFunc(d.queues, func(name string) bool { return !d.givenUp(name) }) {
+		return nil
+	}
+	settled := time.Now().Add(SettleTime)
+	for {
+		unknown, err := d.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case time.Now().Before(settled):
+		case len(unknown) > 0:
+			return fmt.Errorf("the management API does not know what %s holds: is its leader up, and is the collection of statistics on?", strings.Join(unknown, ", "))
+		default:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(watchInterval):
+		}
+	}
+}
+
+// reopen undoes closeEntrances after cause has come in the way.
+func (d *deletion) reopen(ctx context.Context, t *Topology, cause error) error {
+	if len(d.changes) == 0 {
+		return fmt.Errorf("nothing was deleted: %w", cause)
+	}
+	if err := t.declare(context.WithoutCancel(ctx), &d.session); err != nil {
+		return fmt.Errorf("the entrances are closed, nothing else was deleted; delaybridge topology apply opens them again: %w", errors.Join(cause, err))
+	}
+	d.changes = nil
+	return fmt.Errorf("nothing was deleted, the entrances are open again: %w", cause)
+}
+
+// demolish deletes the queues and what is left of the exchanges. A message that
+// was published to the ready exchange meanwhile may have become unrouted, so
+// each queue is looked at once more.
+func (d *deletion) demolish(ctx context.Context, t *Topology) error {
+	kept := []string{t.Inbox(), t.Quarantine(), t.Unrouted()}
+	for _, name := range d.queues {
+		if slices.Contains(kept, name) {
+			continue
+		}
+		if err := d.deletePair(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := d.deleteReady(ctx, t); err != nil {
+		return err
+	}
+	for _, name := range kept {
+		if err := d.deletePair(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletePair deletes a queue, and before it the exchange of the same name.
+func (d *deletion) deletePair(ctx context.Context, name string) error {
+	if err := d.deleteExchange(ctx, name); err != nil {
+		return err
+	}
+	return d.deleteQueue(ctx, name)
+}
+
+// deleteReady deletes the ready exchange, and with it the bindings that others
+// have made to it.
+func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
+	bindings, err := d.management.bindings(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.deleteExchange(ctx, t.ReadyExchange()); err != nil {
+		return err
+	}
+	for _, b := range bindings {
+		if b.Source == t.ReadyExchange() {
+			d.deleted(KindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+		}
+	}
+	return nil
+}
+
+func (d *deletion) givenUp(queue string) bool { return slices.Contains(d.options.WithMessages, queue) }
+
+func (d *deletion) deleted(kind, name, details string) {
+	d.changes = append(d.changes, Change{ActionDelete, kind, name, details})
+}
+
+func (d *deletion) deleteExchange(ctx context.Context, name string) error {
+	x, ok := d.exchanges[name]
+	if !ok {
+		return nil
+	}
+	err := d.session.do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
+	if err != nil {
+		return fmt.Errorf("exchange %s: %w", name, err)
+	}
+	delete(d.exchanges, name)
+	d.deleted(KindExchange, name, x.Type)
+	return nil
+}
+
+// deleteQueue deletes a queue that is empty or given up. Quorum queues cannot
+// be deleted on the condition that they are empty (540 NOT_IMPLEMENTED).
+func (d *deletion) deleteQueue(ctx context.Context, name string) error {
+	if !slices.Contains(d.queues, name) {
+		return nil
+	}
+	n, err := d.ready(ctx, name)
+	if err != nil {
+		return err
+	}
+	if n > 0 && !d.givenUp(name) {
+		return fmt.Errorf("some of it is deleted already: %w", &HeldError{[]HeldQueue{{name, n}}})
+	}
+	err = d.session.do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(name, false, false, false)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("queue %s: %w", name, err)
+	}
+	details := "empty"
+	if n = max(n, d.lost[name]); n > 0 {
+		details = fmt.Sprintf("with %d messages", n)
+	}
+	d.deleted(KindQueue, name, details)
+	return nil
+}

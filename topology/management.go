@@ -1,0 +1,162 @@
+package topology
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// managementTimeout bounds one request. While a node of a cluster is silently
+// gone, the others let requests hang for up to a minute.
+const managementTimeout = 30 * time.Second
+
+// Management asks RabbitMQ's management API about one virtual host. It only reads.
+type Management struct {
+	base     *url.URL // without credentials
+	user     string
+	password string
+	vhost    string
+	client   *http.Client
+}
+
+// NewManagement returns a client for the API at rawURL,
+// http://user:password@host:15672, asking about vhost. It does no I/O. The user
+// needs the tag management and access to vhost.
+func NewManagement(rawURL, vhost string) (*Management, error) {
+	u, err := url.Parse(rawURL)
+	switch {
+	case err != nil:
+		// The parser's error repeats the URL, and with it the password.
+		return nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
+	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return nil, fmt.Errorf("topology: %w: %s; want http://user:password@host:15672", ErrConfiguration, u.Redacted())
+	}
+	m := &Management{base: u, user: u.User.Username(), vhost: vhost}
+	m.password, _ = u.User.Password()
+	u.User = nil
+	// The few requests do not pay for connections that have to be closed later.
+	m.client = &http.Client{
+		Timeout:   managementTimeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+	}
+	return m, nil
+}
+
+// String returns the address of the API, without credentials.
+func (m *Management) String() string { return m.base.String() }
+
+// brokerQueue is a queue as the API shows it. What has a pointer or a raw type
+// comes from statistics: it is absent at first, and up to ten seconds old.
+type brokerQueue struct {
+	Name            string         `json:"name"`
+	Type            string         `json:"type"`
+	Durable         bool           `json:"durable"`
+	AutoDelete      bool           `json:"auto_delete"`
+	Exclusive       bool           `json:"exclusive"`
+	Arguments       map[string]any `json:"arguments"`
+	Policy          string         `json:"policy"`
+	OperatorPolicy  string         `json:"operator_policy"`
+	EffectivePolicy map[string]any `json:"effective_policy_definition"` // nil without statistics
+	Messages        *int           `json:"messages"`                    // ready, unacknowledged, and dead letters not confirmed yet
+	Consumers       int            `json:"consumers"`
+}
+
+type brokerExchange struct {
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Internal   bool           `json:"internal"`
+	Arguments  map[string]any `json:"arguments"`
+}
+
+type brokerBinding struct {
+	Source          string         `json:"source"`
+	Destination     string         `json:"destination"`
+	DestinationType string         `json:"destination_type"` // KindExchange or KindQueue
+	RoutingKey      string         `json:"routing_key"`
+	Arguments       map[string]any `json:"arguments"`
+}
+
+func (m *Management) queues(ctx context.Context) (map[string]brokerQueue, error) {
+	var list []brokerQueue
+	err := m.get(ctx, "queues", &list)
+	byName := make(map[string]brokerQueue, len(list))
+	for _, q := range list {
+		byName[q.Name] = q
+	}
+	return byName, err
+}
+
+func (m *Management) exchanges(ctx context.Context) (map[string]brokerExchange, error) {
+	var list []brokerExchange
+	err := m.get(ctx, "exchanges", &list)
+	byName := make(map[string]brokerExchange, len(list))
+	for _, x := range list {
+		byName[x.Name] = x
+	}
+	return byName, err
+}
+
+func (m *Management) bindings(ctx context.Context) (list []brokerBinding, err error) {
+	return list, m.get(ctx, "bindings", &list)
+}
+
+func (m *Management) get(ctx context.Context, what string, into any) error {
+	address := m.base.JoinPath("api", what, url.PathEscape(m.vhost)).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrConfiguration, address, err)
+	}
+	request.SetBasicAuth(m.user, m.password)
+	response, err := m.client.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("ask %s: %w", address, ctx.Err())
+		}
+		return fmt.Errorf("%w: %w; is the management plugin on (rabbitmq-plugins enable rabbitmq_management), and is this its port?", ErrUnreachable, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnreachable, address, err)
+	}
+	if err := m.refused(address, response, body); err != nil {
+		return err
+	}
+	// Numbers stay as they are written: as a float64, a large one would not.
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%w: %s answered, but not as RabbitMQ's management API does: %w", ErrConfiguration, address, err)
+	}
+	return nil
+}
+
+func (m *Management) refused(address string, response *http.Response, body []byte) error {
+	var reason struct {
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(body, &reason) != nil || reason.Reason == "" {
+		reason.Reason = response.Status
+	}
+	switch {
+	case response.StatusCode == http.StatusOK:
+		return nil
+	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%w: %s: user %q is refused (%s): check the password; the user needs the tag management (rabbitmqctl set_user_tags) and access to virtual host %q",
+			ErrConfiguration, address, m.user, strings.TrimSpace(reason.Reason), m.vhost)
+	case response.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%w: %s: there is no virtual host %q (rabbitmqctl add_vhost), or this is not the management API", ErrConfiguration, address, m.vhost)
+	case response.StatusCode >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s: %s", ErrUnreachable, address, reason.Reason)
+	}
+	return errors.New(address + ": " + response.Status + ": " + reason.Reason)
+}

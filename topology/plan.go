@@ -1,0 +1,176 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// What a [Change] does, and to what.
+const (
+	ActionCreate = "create"
+	ActionDelete = "delete"
+
+	KindExchange = "exchange"
+	KindQueue    = "queue"
+	KindBinding  = "binding"
+)
+
+// Change is one step from what a broker has to what is described, or back.
+type Change struct {
+	Action  string `json:"action"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"` // of a binding: source -> destination
+	Details string `json:"details"`
+}
+
+// Plan returns what [Topology.Apply] would create, and changes nothing. It
+// needs AMQP only.
+//
+// The error joins every fault found: a [*MismatchError] for each entity that
+// exists with other properties, and a [*PermissionError] for each permission
+// that the user lacks to apply.
+//
+// AMQP cannot show bindings, so those between entities that exist already are
+// taken for granted; Apply makes them anyway, and [Topology.Verify] sees
+// whether they are there.
+func (t *Topology) Plan(ctx context.Context, channels Channels) ([]Change, error) {
+	s := &session{channels: channels}
+	defer s.close()
+	changes, err := t.plan(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	return changes, nil
+}
+
+func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
+	p := planner{
+		session: s,
+		faults:  faults{pattern: "^" + regexp.QuoteMeta(t.prefix) + `\.`},
+		created: map[id]bool{},
+	}
+	for _, q := range t.Queues() {
+		if err := p.queue(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	for _, x := range t.Exchanges() {
+		if err := p.exchange(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range t.Bindings() {
+		if p.created[id{KindExchange, b.Source}] || p.created[b.destination()] {
+			p.create(id{KindBinding, b.name()}, b.details())
+		}
+	}
+	return p.changes, p.faults.join()
+}
+
+// planner asks the broker about one entity after the other.
+type planner struct {
+	session *session
+	faults  faults
+	created map[id]bool
+	changes []Change
+}
+
+// id tells entities apart: a queue and an exchange may have the same name.
+type id struct{ kind, name string }
+
+func (p *planner) create(i id, details string) {
+	p.created[i] = true
+	p.changes = append(p.changes, Change{ActionCreate, i.kind, i.name, details})
+}
+
+func (p *planner) queue(ctx context.Context, q Queue) error {
+	return p.entity(ctx, entity{
+		id: id{KindQueue, q.Name}, details: details(q.Args), wanted: q.property,
+		find: func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+			return err
+		},
+		declare: q.declare,
+		probe: func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(q.Name, true, false, false, false,
+				amqp.Table{argQueueType: "quorum", argMessageTTL: "not a number"})
+			return err
+		},
+	})
+}
+
+func (p *planner) exchange(ctx context.Context, x Exchange) error {
+	err := p.entity(ctx, entity{
+		id: id{KindExchange, x.Name}, details: x.details(), wanted: x.property,
+		find: func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclarePassive(x.Name, x.Kind, true, false, false, false, nil)
+		},
+		declare: x.declare,
+		probe: func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, amqp.Table{argAlternate: int64(0)})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	// To remove a binding that cannot exist takes write permission for the
+	// destination and read permission for the source, as making one does.
+	// Every queue has the name of an exchange, so this covers the queues too.
+	err = p.session.do(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeUnbind(x.Name, "no such binding", x.Name, false, nil)
+	})
+	return p.note(id{KindExchange, x.Name}, "write or read", x.property, err)
+}
+
+// entity is what exchanges and queues have in common.
+type entity struct {
+	id
+	details string
+	wanted  func(argument string) string
+	find    func(*amqp.Channel) error // 404 where it does not exist
+	declare func(*amqp.Channel) error
+	probe   func(*amqp.Channel) error // a declaration with an argument that no broker accepts
+}
+
+// entity plans to create what does not exist, and compares what does.
+func (p *planner) entity(ctx context.Context, e entity) error {
+	err := p.session.do(ctx, e.find)
+	switch {
+	case answered(err, amqp.NotFound):
+		return p.missing(ctx, e)
+	case err != nil:
+		return p.note(e.id, "configure", e.wanted, err)
+	}
+	// Declaring what exists changes nothing, and fails where it is not the same.
+	return p.note(e.id, "configure", e.wanted, p.session.do(ctx, e.declare))
+}
+
+// missing plans to create e, if the user may. The broker looks at the
+// permission before it looks at the arguments, so a declaration that it must
+// reject tells without creating anything.
+func (p *planner) missing(ctx context.Context, e entity) error {
+	err := p.session.do(ctx, e.probe)
+	var refusal *amqp.Error
+	if errors.As(err, &refusal) && refusal.Code == amqp.PreconditionFailed && rejectedProbe.MatchString(refusal.Reason) {
+		p.create(e.id, e.details)
+		return nil
+	}
+	return p.note(e.id, "configure", e.wanted, err)
+}
+
+// rejectedProbe matches the answer to a probe that the user is permitted. It
+// is about an inequivalent argument if somebody else has created the entity
+// meanwhile.
+var rejectedProbe = regexp.MustCompile(`(invalid|inequivalent) arg|invalid type`)
+
+// note keeps a fault of one entity, and returns any other error.
+func (p *planner) note(i id, permission string, wanted func(string) string, err error) error {
+	if err == nil || p.faults.add(i, permission, wanted, err) {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", i.kind, i.name, err)
+}

@@ -1,0 +1,247 @@
+package topology_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"pgregory.net/rapid"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// describe returns the description for c, which has to be valid.
+func describe(t testing.TB, c topology.Config) *topology.Topology {
+	t.Helper()
+	top, err := topology.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+func TestTTLName(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]string{
+		time.Millisecond:               "1ms",
+		999 * time.Millisecond:         "999ms",
+		time.Second:                    "1s",
+		1500 * time.Millisecond:        "1500ms",
+		90 * time.Second:               "1m30s",
+		time.Minute:                    "1m",
+		time.Hour:                      "1h",
+		time.Hour + time.Second:        "1h1s",
+		26*time.Hour + 30*time.Minute:  "26h30m",
+		24*time.Hour + time.Nanosecond: "86400000ms",
+	} {
+		if got := topology.TTLName(ttl); got != want {
+			t.Errorf("%v: %s, want %s", ttl, got, want)
+		}
+	}
+}
+
+func TestTTLNameIsUnique(t *testing.T) {
+	t.Parallel()
+	ttls := rapid.Int64Range(1, topology.MaxTTL.Milliseconds())
+	rapid.Check(t, func(t *rapid.T) {
+		a := time.Duration(ttls.Draw(t, "a")) * time.Millisecond
+		b := time.Duration(ttls.Draw(t, "b")) * time.Millisecond
+		if (a == b) != (topology.TTLName(a) == topology.TTLName(b)) {
+			t.Fatalf("%v is %s, %v is %s", a, topology.TTLName(a), b, topology.TTLName(b))
+		}
+		// The name is a duration as Go, and the command line, reads it.
+		if d, err := time.ParseDuration(topology.TTLName(a)); err != nil || d != a {
+			t.Fatalf("%s is read as %v (%v), want %v", topology.TTLName(a), d, err, a)
+		}
+	})
+}
+
+func TestNewReportsEveryFaultAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := topology.New(topology.Config{
+		Prefix: "no spaces",
+		Tiers:  []time.Duration{0, time.Microsecond, time.Second, time.Second, topology.MaxTTL + time.Millisecond},
+		Lead:   -time.Second,
+		Shards: 65,
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`prefix "no spaces"`, "longer than 0", "whole number of milliseconds", "tier 1s is listed twice",
+		"the longest TTL is", "lead -1s", "65 shards",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestNewRejects(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]topology.Config{
+		"a name that begins with a dot":   {Prefix: ".x"},
+		"a name that is too long":         {Prefix: strings.Repeat("x", 101)},
+		"names that the broker reserves":  {Prefix: "amq.delays"},
+		"the reserved name itself":        {Prefix: "amq"},
+		"a lead below the smallest tier":  {Tiers: []time.Duration{time.Minute}, Lead: time.Second},
+		"a negative number of shards":     {Shards: -1},
+		"a negative TTL":                  {Tiers: []time.Duration{-time.Second}},
+		"a TTL with half a millisecond":   {Tiers: []time.Duration{1500 * time.Microsecond}},
+		"a TTL above the broker's limit":  {Tiers: []time.Duration{50 * 24 * time.Hour}},
+		"a TTL that is there in two ways": {Tiers: []time.Duration{time.Minute, 60 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := topology.New(c); err == nil {
+				t.Errorf("%+v is accepted", c)
+			}
+		})
+	}
+}
+
+func TestTheZeroConfigIsTheDocumentedOne(t *testing.T) {
+	t.Parallel()
+	top := describe(t, topology.Config{})
+	if top.Prefix() != topology.DefaultPrefix || top.Shards() != topology.DefaultShards {
+		t.Errorf("prefix %q, %d shards", top.Prefix(), top.Shards())
+	}
+	for i, ttl := range topology.DefaultTiers() {
+		if got := top.Tiers()[i].TTL; got != ttl {
+			t.Errorf("tier %d: %v, want %v", i, got, ttl)
+		}
+	}
+	leads := top.Leads()
+	if len(leads) != 5 || leads[len(leads)-1] != topology.DefaultLead {
+		t.Errorf("lanes for %v, want for the tiers up to %v", leads, topology.DefaultLead)
+	}
+}
+
+func TestTierTakesExactDelaysOnly(t *testing.T) {
+	t.Parallel()
+	top := describe(t, topology.Config{Tiers: []time.Duration{time.Minute, time.Second, 1500 * time.Millisecond}})
+	for delay, want := range map[time.Duration]string{
+		time.Second:                 "delaybridge.tier.1s",
+		1500 * time.Millisecond:     "delaybridge.tier.1500ms",
+		time.Minute:                 "delaybridge.tier.1m",
+		time.Minute + 1:             "",
+		time.Minute - 1:             "",
+		2 * time.Second:             "",
+		0:                           "",
+		time.Hour + time.Nanosecond: "",
+	} {
+		if tier, ok := top.Tier(delay); ok != (want != "") || tier.Name != want {
+			t.Errorf("%v: tier %q (%v), want %q", delay, tier.Name, ok, want)
+		}
+	}
+}
+
+// drawTopology draws a description for any valid configuration.
+func drawTopology(t *rapid.T) *topology.Topology {
+	ttls := rapid.SliceOfNDistinct(rapid.Int64Range(1, topology.MaxTTL.Milliseconds()), 1, 12, rapid.ID[int64]).Draw(t, "ttls")
+	var tiers []time.Duration
+	for _, ms := range ttls {
+		tiers = append(tiers, time.Duration(ms)*time.Millisecond)
+	}
+	top, err := topology.New(topology.Config{
+		Tiers:  tiers,
+		Lead:   rapid.SampledFrom(tiers).Draw(t, "one tier") + topology.MaxTTL*time.Duration(rapid.IntRange(0, 1).Draw(t, "longer")),
+		Shards: rapid.IntRange(1, topology.MaxShards).Draw(t, "shards"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+func TestNamesAreUniqueAndWithinTheBrokersLimit(t *testing.T) {
+	t.Parallel()
+	ours := regexp.MustCompile(`^delaybridge\.[a-z0-9.]+$`)
+	rapid.Check(t, func(t *rapid.T) {
+		top := drawTopology(t)
+		exchanges, queues := map[string]bool{}, map[string]bool{}
+		for _, x := range top.Exchanges() {
+			if exchanges[x.Name] || !ours.MatchString(x.Name) || len(x.Name) > 255 {
+				t.Fatalf("exchange %s", x.Name)
+			}
+			exchanges[x.Name] = true
+		}
+		for _, q := range top.Queues() {
+			if queues[q.Name] || !exchanges[q.Name] {
+				t.Fatalf("queue %s: twice, or without the exchange before it", q.Name)
+			}
+			queues[q.Name] = true
+		}
+		for _, b := range top.Bindings() {
+			if !exchanges[b.Source] || (b.ToExchange && !exchanges[b.Destination]) || (!b.ToExchange && !queues[b.Destination]) {
+				t.Fatalf("binding %+v has an end that is not described", b)
+			}
+		}
+	})
+}
+
+func TestEveryWaitingQueueDeadLettersAtLeastOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		top := drawTopology(t)
+		ttls := map[string]time.Duration{}
+		for _, tier := range top.Tiers() {
+			ttls[tier.Name] = tier.TTL
+		}
+		for _, ttl := range top.Leads() {
+			for shard := range top.Shards() {
+				ttls[top.Lane(ttl, shard)] = ttl
+			}
+		}
+		for _, q := range top.Queues() {
+			ttl, waits := ttls[q.Name]
+			if !waits {
+				if _, expires := q.Args["x-message-ttl"]; expires {
+					t.Fatalf("queue %s is not to expire messages", q.Name)
+				}
+				continue
+			}
+			delete(ttls, q.Name)
+			want := amqp.Table{
+				"x-queue-type":           "quorum",
+				"x-message-ttl":          ttl.Milliseconds(),
+				"x-dead-letter-exchange": top.ReadyExchange(),
+				"x-dead-letter-strategy": "at-least-once",
+				"x-overflow":             "reject-publish",
+				"x-delivery-limit":       int64(1<<31 - 1),
+			}
+			for name, value := range want {
+				if q.Args[name] != value {
+					t.Fatalf("queue %s has %s %v, want %v", q.Name, name, q.Args[name], value)
+				}
+			}
+			if len(q.Args) != len(want) {
+				t.Fatalf("queue %s has more arguments than wanted: %v", q.Name, q.Args)
+			}
+		}
+		if len(ttls) > 0 {
+			t.Fatalf("no queue for %v", ttls)
+		}
+	})
+}
+
+func TestExchangesComeAfterThoseTheyLeadTo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		top := drawTopology(t)
+		declared := map[string]bool{}
+		for _, x := range top.Exchanges() {
+			if alternate, ok := x.Args["alternate-exchange"].(string); ok && !declared[alternate] {
+				t.Fatalf("exchange %s comes before its alternate %s", x.Name, alternate)
+			}
+			for _, b := range top.Bindings() {
+				if b.Source == x.Name && b.ToExchange && !declared[b.Destination] {
+					t.Fatalf("exchange %s comes before %s, to which it leads", x.Name, b.Destination)
+				}
+			}
+			declared[x.Name] = true
+		}
+	})
+}

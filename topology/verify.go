@@ -1,0 +1,206 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Drift is one difference between what is described and what a broker goes by.
+type Drift struct {
+	Kind     string `json:"kind"` // KindExchange, KindQueue or KindBinding
+	Name     string `json:"name"` // of a binding: source -> destination
+	Field    string `json:"field"`
+	Expected string `json:"expected"`
+	Found    string `json:"found"`
+	Remedy   string `json:"remedy"`
+}
+
+// What Field, Expected and Found say of something that is missing or surplus.
+const (
+	fieldExistence = "existence"
+	present        = "present"
+	absent         = "absent"
+)
+
+const (
+	remedyApply   = "delaybridge topology apply"
+	remedyReplace = "it cannot be changed: drain and delete it, then delaybridge topology apply; or choose another prefix"
+)
+
+const (
+	// statisticsTimeout is how long to wait for the statistics of a queue that
+	// was declared just now: two rounds of the broker, of five seconds each.
+	statisticsTimeout = 20 * time.Second
+	statisticsPoll    = 500 * time.Millisecond
+)
+
+// Verify compares the broker's effective state with the description: which
+// exchanges, queues and bindings there are, their properties and arguments, and
+// what policies and operator policies make of them. Without differences it
+// returns none. It only reads.
+//
+// The broker refreshes what it shows of policies and consumers every few
+// seconds, so a change of these less than ten seconds ago may not show. For
+// queues that were declared just now Verify waits until they show.
+func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
+	queues, err := t.queuesWithStatistics(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	exchanges, err := m.exchanges(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	bindings, err := m.bindings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	var drifts []Drift
+	for _, x := range t.Exchanges() {
+		found, ok := exchanges[x.Name]
+		drifts = append(drifts, x.compare(found, ok)...)
+	}
+	for _, q := range t.Queues() {
+		found, ok := queues[q.Name]
+		drifts = append(drifts, q.compare(found, ok)...)
+		if ok && found.Consumers > 0 && t.waits(q.Name) {
+			drifts = append(drifts, Drift{KindQueue, q.Name, "consumers", "0", strconv.Itoa(found.Consumers),
+				"stop the consumer: it takes messages before they are due"})
+		}
+	}
+	for _, name := range t.leftovers(queues) {
+		drifts = append(drifts, Drift{KindQueue, name, fieldExistence, absent, present,
+			"left by another configuration: let its messages run off, then delete it"})
+	}
+	return append(drifts, t.compareBindings(queues, exchanges, bindings)...), nil
+}
+
+func (t *Topology) queuesWithStatistics(ctx context.Context, m *Management) (map[string]brokerQueue, error) {
+	deadline := time.Now().Add(statisticsTimeout)
+	for {
+		queues, err := m.queues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		complete := !slices.ContainsFunc(t.Queues(), func(q Queue) bool {
+			found, ok := queues[q.Name]
+			return ok && found.EffectivePolicy == nil
+		})
+		if complete || time.Now().After(deadline) {
+			return queues, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(statisticsPoll):
+		}
+	}
+}
+
+// waits reports whether a tier or a lane has that name, of this or of another
+// configuration with the same prefix.
+func (t *Topology) waits(name string) bool {
+	return strings.HasPrefix(name, t.name("tier", "")) || strings.HasPrefix(name, t.name("lane", ""))
+}
+
+// leftovers names the tiers and lanes that are not described, sorted.
+func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
+	described := map[string]bool{}
+	for _, q := range t.Queues() {
+		described[q.Name] = true
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(queues)), func(name string) bool {
+		return described[name] || !t.waits(name)
+	})
+}
+
+func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
+	c := comparison{kind: KindExchange, name: x.Name}
+	if !ok {
+		c.differ(fieldExistence, present, absent, remedyApply)
+		return c.drifts
+	}
+	c.equal("type", x.Kind, found.Type)
+	c.equal("durable", true, found.Durable)
+	c.equal("auto_delete", false, found.AutoDelete)
+	c.equal("internal", false, found.Internal)
+	c.arguments(x.Args, found.Arguments)
+	return c.drifts
+}
+
+func (q Queue) compare(found brokerQueue, ok bool) []Drift {
+	c := comparison{kind: KindQueue, name: q.Name}
+	if !ok {
+		c.differ(fieldExistence, present, absent, remedyApply)
+		return c.drifts
+	}
+	c.equal("type", q.Args[argQueueType], found.Type)
+	c.equal("durable", true, found.Durable)
+	c.equal("auto_delete", false, found.AutoDelete)
+	c.equal("exclusive", false, found.Exclusive)
+	c.arguments(q.Args, found.Arguments)
+	if found.EffectivePolicy == nil {
+		c.differ("statistics", present, absent,
+			"the management API knows neither policies nor messages of it: is its leader up, and is the collection of statistics on?")
+		return c.drifts
+	}
+	for _, g := range governed {
+		policy, set := found.EffectivePolicy[g.name]
+		wanted, described := q.Args["x-"+g.name]
+		if !set || (g.harmless && !described) {
+			continue
+		}
+		argument := found.Arguments["x-"+g.name]
+		// An argument that is wrong by itself has been reported above.
+		if e := text(g.precedence.effective(argument, policy)); e != text(argument) && e != text(wanted) {
+			c.differ(g.name, text(wanted), e, "change "+found.policies()+" so that it leaves "+g.name+" alone or does not match "+q.Name)
+		}
+	}
+	return c.drifts
+}
+
+// policies names what the effective policy is made of.
+func (q brokerQueue) policies() string {
+	user, operator := fmt.Sprintf("policy %q", q.Policy), fmt.Sprintf("operator policy %q", q.OperatorPolicy)
+	switch {
+	case q.OperatorPolicy == "":
+		return user
+	case q.Policy == "":
+		return operator
+	}
+	return user + " or " + operator
+}
+
+// comparison gathers the differences of one entity.
+type comparison struct {
+	kind, name string
+	drifts     []Drift
+}
+
+func (c *comparison) differ(field, expected, found, remedy string) {
+	c.drifts = append(c.drifts, Drift{c.kind, c.name, field, expected, found, remedy})
+}
+
+func (c *comparison) equal(field string, expected, found any) {
+	if expected != found {
+		c.differ(field, fmt.Sprint(expected), fmt.Sprint(found), remedyReplace)
+	}
+}
+
+func (c *comparison) arguments(expected, found map[string]any) {
+	names := maps.Clone(expected)
+	if names == nil {
+		names = map[string]any{}
+	}
+	maps.Copy(names, found)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if e, f := text(expected[name]), text(found[name]); e != f {
+			c.differ(name, e, f, remedyReplace)
+		}
+	}
+}

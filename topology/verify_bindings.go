@@ -1,0 +1,55 @@
+package topology
+
+// compareBindings finds described bindings that are missing, and others that
+// take messages out of their way: a second match on the entry exchange keeps a
+// message from the alternate exchange, so it would never reach the inbox.
+// Whoever binds to the ready exchange does what it is there for.
+func (t *Topology) compareBindings(queues map[string]brokerQueue, exchanges map[string]brokerExchange, bindings []brokerBinding) []Drift {
+	found := map[bindingKey]bool{}
+	for _, b := range bindings {
+		found[b.key()] = true
+	}
+	var drifts []Drift
+	described, ours := map[bindingKey]bool{}, map[id]bool{}
+	for _, b := range t.Bindings() {
+		described[b.key()] = true
+		_, from := exchanges[b.Source]
+		_, to := queues[b.Destination]
+		if b.ToExchange {
+			_, to = exchanges[b.Destination]
+		}
+		// Without its ends it is reported by them.
+		if from && to && !found[b.key()] {
+			drifts = append(drifts, Drift{KindBinding, b.name(), fieldExistence, b.details(), absent, remedyApply})
+		}
+	}
+	for _, x := range t.Exchanges() {
+		ours[id{KindExchange, x.Name}] = x.Name != t.ReadyExchange()
+	}
+	for _, q := range t.Queues() {
+		ours[id{KindQueue, q.Name}] = true
+	}
+	for _, b := range bindings {
+		from, to := id{KindExchange, b.Source}, id{KindQueue, b.Destination}
+		intoQueue := b.DestinationType == KindQueue && b.Source != "" && ours[to]
+		if (ours[from] || intoQueue) && !described[b.key()] {
+			drifts = append(drifts, Drift{KindBinding, b.Source + " -> " + b.Destination, fieldExistence, absent,
+				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way"})
+		}
+	}
+	return drifts
+}
+
+// bindingKey is what tells bindings apart.
+type bindingKey struct {
+	source, key, args string
+	destination       id
+}
+
+func (b Binding) key() bindingKey {
+	return bindingKey{b.Source, b.Key, list(b.Args, text), b.destination()}
+}
+
+func (b brokerBinding) key() bindingKey {
+	return bindingKey{b.Source, b.RoutingKey, list(b.Arguments, text), id{b.DestinationType, b.Destination}}
+}
