@@ -1,0 +1,41 @@
+package producer
+
+import (
+	"errors"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+// Errors that callers of [Producer.Publish] branch on. Every error of Publish
+// wraps one of the first five.
+var (
+	// ErrUnconfirmed means that nobody can know whether the server has the
+	// message: the connection or the context ended between sending and the
+	// server's answer. Publish again with the same ID.
+	ErrUnconfirmed = broker.ErrUnconfirmed
+	// ErrNotSent means that no server has the message, for a reason that the
+	// error names and that may pass.
+	ErrNotSent = broker.ErrNotSent
+	// ErrRefused means that the broker answered with basic.nack, for instance
+	// because a queue is at its length limit. No server has the message.
+	ErrRefused = broker.ErrRefused
+	// ErrUnroutable means that the queue of the message's tier is gone, so that
+	// the broker has returned the message.
+	ErrUnroutable = broker.ErrUnroutable
+	// ErrInvalid means that the message or its delay breaks a limit. The error
+	// names every fault.
+	ErrInvalid = errors.New("invalid message")
+)
+
+// Causes that the errors of [Producer.Publish] and [Producer.Run] may wrap.
+var (
+	// ErrMissing means that an exchange does not exist.
+	ErrMissing = broker.ErrMissing
+	// ErrForbidden means that the user lacks a permission.
+	ErrForbidden = broker.ErrForbidden
+	// ErrUnreachable means that there was no connection for Config.GiveUpAfter.
+	ErrUnreachable = broker.ErrUnreachable
+	// ErrConfiguration means that the URL, or the user or virtual host that it
+	// names, is wrong.
+	ErrConfiguration = broker.ErrConfiguration
+)

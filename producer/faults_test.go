@@ -1,0 +1,163 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+)
+
+// load publishes from many goroutines, until it is stopped, by all paths that
+// lead through the broker.
+type load struct {
+	stopped atomic.Bool
+	all     sync.WaitGroup
+	mu      sync.Mutex
+	answers map[string]error
+}
+
+func startLoad(t *testing.T, p *producer.Producer) *load {
+	l := &load{answers: map[string]error{}}
+	for g := range 40 {
+		w := message.After(time.Duration(g%2) * 300 * time.Millisecond)
+		l.all.Go(func() {
+			for i := 0; !l.stopped.Load(); i++ {
+				id := fmt.Sprintf("%d-%d", g, i)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				_, err := p.Publish(ctx, order(id), w)
+				cancel()
+				l.mu.Lock()
+				l.answers[id] = err
+				l.mu.Unlock()
+			}
+		})
+	}
+	return l
+}
+
+// confirmed returns the IDs of what the broker has taken so far.
+func (l *load) confirmed() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for id, err := range l.answers {
+		if err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// await waits until so many more are confirmed.
+func (l *load) await(t *testing.T, more int) {
+	t.Helper()
+	want := len(l.confirmed()) + more
+	for deadline := time.Now().Add(patience); len(l.confirmed()) < want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages confirmed within %v, want %d", len(l.confirmed()), patience, want)
+		}
+	}
+}
+
+func (l *load) stop() {
+	l.stopped.Store(true)
+	l.all.Wait()
+}
+
+func TestKilledBrokerHasWhatItConfirmed(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, "killed")}
+	b.apply(t)
+	// Otherwise the queues would be too young to survive: see Kill.
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l := startLoad(t, b.producer(t, producer.Config{}))
+	for range 2 {
+		l.await(t, 1000)
+		if err := server.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.await(t, 1000)
+	l.stop()
+
+	arrived := b.collect(t, everything, l.confirmed()...)
+	for id, err := range l.answers {
+		_, there := arrived[id]
+		switch {
+		case err == nil, errors.Is(err, producer.ErrUnconfirmed):
+		case !errors.Is(err, producer.ErrNotSent):
+			t.Errorf("%s: got %v, want ErrUnconfirmed or ErrNotSent", id, err)
+		case there:
+			t.Errorf("%s was not sent, they say, and arrived: %v", id, err)
+		}
+	}
+	t.Logf("%d published, %d confirmed, %d arrived", len(l.answers), len(l.confirmed()), len(arrived))
+}
+
+func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, "alarm")}
+	b.apply(t)
+	p := b.producer(t, producer.Config{})
+	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Control(t.Context(), "set_vm_memory_high_watermark", "0.000001"); err != nil {
+		t.Fatal(err)
+	}
+	l := startLoad(t, p)
+	// The broker tells those who publish; from then on nothing is sent.
+	var err error
+	for deadline := time.Now().Add(patience); !errors.Is(err, producer.ErrNotSent) && time.Now().Before(deadline); {
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		_, err = p.Publish(ctx, order("during"), message.When{})
+		cancel()
+	}
+	if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the broker is short of memory: got %v, want ErrNotSent", err)
+	}
+	t.Log(err)
+	if _, err := server.Control(t.Context(), "set_vm_memory_high_watermark", "0.4"); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t, 1000)
+	l.stop()
+	for id, err := range l.answers {
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+// Work in hand is finished although the context of Run has ended.
+func TestNothingUnderWayIsLostByStopping(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	stop := run(t, p)
+	l := startLoad(t, p)
+	l.await(t, 200)
+	stop()
+	l.stopped.Store(true)
+	l.all.Wait()
+	for id, err := range l.answers {
+		if err != nil && !errors.Is(err, producer.ErrNotSent) {
+			t.Errorf("%s: got %v, want nil or ErrNotSent", id, err)
+		}
+	}
+	b.collect(t, everything, l.confirmed()...)
+}

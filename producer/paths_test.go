@@ -1,0 +1,306 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+)
+
+// full has every property and every type of header.
+func full(id string) message.Message {
+	return message.Message{
+		ID: id, RoutingKey: "order.unpaid.eu", Body: []byte{0, 1, 255}, ContentType: "ct", ContentEncoding: "ce",
+		CorrelationID: "corr", ReplyTo: "reply", Type: "type", AppID: "app", Timestamp: time.Unix(1_700_000_000, 0),
+		Expiration: "1", UserID: "somebody else", Priority: 7,
+		Headers: amqp.Table{
+			"bool": true, "int8": int8(-8), "byte": byte(8), "int16": int16(-16), "uint16": uint16(16), "int32": int32(-32),
+			"uint32": uint32(32), "int64": int64(-1 << 60), "float": float32(1.5), "double": 2.5, "text": "t", "bytes": []byte{9, 0},
+			"decimal": amqp.Decimal{Scale: 2, Value: -314}, "time": time.Unix(1_600_000_000, 0), "nothing": nil,
+			"table": amqp.Table{"array": []any{int32(1), amqp.Table{"deep": "er"}}},
+		},
+	}
+}
+
+func TestEveryPathDeliversWhatWasPublished(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	past := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	p := b.producer(t, producer.Config{Parker: &parker{ticket: message.Ticket{Parking: message.Overdue, Due: past}}})
+	for _, c := range []struct {
+		id   string
+		w    message.When
+		path message.Path
+		past bool
+	}{
+		{"at once", message.When{}, message.PathDirect, false},
+		{"300ms", message.After(300 * time.Millisecond), message.PathTier("300ms"), false},
+		{"1s", message.After(time.Second), message.PathTier("1s"), false},
+		{"in the past", message.At(past), message.PathDirect, true},
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			want := full(c.id)
+			before := time.Now()
+			receipt, err := p.Publish(t.Context(), want, c.w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := b.collect(t, everything, c.id)[c.id]
+			if receipt.Path != c.path || receipt.Past != c.past || receipt.Duplicate {
+				t.Errorf("got %+v, want path %q, past %v", receipt, c.path, c.past)
+			}
+			if !c.past && (receipt.Due.Before(c.w.From(before)) || receipt.Due.After(c.w.From(time.Now()))) || c.past && !receipt.Due.Equal(past) {
+				t.Errorf("receipt says due %v", receipt.Due)
+			}
+			if got.at.Before(receipt.Due) {
+				t.Errorf("%v early", receipt.Due.Sub(got.at))
+			}
+			if got.DeliveryMode != amqp.Persistent {
+				t.Error("not persistent")
+			}
+			m := message.FromDelivery(&got.Delivery)
+			if j := m.Journey; j.Path != c.path || !j.Due.Equal(receipt.Due.Truncate(time.Millisecond)) || j.Published.Before(before.Truncate(time.Millisecond)) {
+				t.Errorf("journey %+v, receipt %+v", j, receipt)
+			}
+			m.Journey = message.Journey{}
+			if !reflect.DeepEqual(m, want) {
+				t.Errorf("got  %#v\nwant %#v", m, want)
+			}
+		})
+	}
+}
+
+func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	p := b.producer(t, producer.Config{})
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	for id, c := range map[string]struct {
+		w      message.When
+		header string
+		want   int64
+		past   bool
+	}{
+		"relative": {message.After(7300 * time.Millisecond), message.HeaderDelay, 7300, false},
+		"absolute": {message.At(at), message.HeaderDeliverAt, at.UnixMilli(), false},
+		"past":     {message.At(time.UnixMilli(5000)), message.HeaderDeliverAt, 5000, true},
+		"far":      {message.After(message.MaxDelay), message.HeaderDelay, message.MaxDelay.Milliseconds(), false},
+	} {
+		m := order(id)
+		// These would send it elsewhere.
+		m.Headers = amqp.Table{message.HeaderDelay: int64(1000), message.HeaderDeliverAt: int64(0), "mine": "kept"}
+		receipt, err := p.Publish(t.Context(), m, c.w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := b.collect(t, b.topology.Inbox(), id)[id]
+		if got.Headers[c.header] != c.want || got.Headers["mine"] != "kept" || got.RoutingKey != m.RoutingKey {
+			t.Errorf("%s: arrived with key %q, headers %v; want %s %d", id, got.RoutingKey, got.Headers, c.header, c.want)
+		}
+		if _, both := got.Headers[message.HeaderDelay]; both && c.header != message.HeaderDelay {
+			t.Errorf("%s: arrived with both headers", id)
+		}
+		if receipt.Path != message.PathInbox || receipt.Past != c.past {
+			t.Errorf("%s: got %+v", id, receipt)
+		}
+		if len(m.Headers) != 3 {
+			t.Errorf("%s: the caller's headers were changed", id)
+		}
+	}
+}
+
+func TestManyGoroutinesOverFewChannels(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	p := b.producer(t, producer.Config{Channels: 3})
+	const goroutines, each = 200, 25
+	var all sync.WaitGroup
+	var ids []string
+	for g := range goroutines {
+		own := make([]string, each)
+		for i := range own {
+			own[i] = fmt.Sprintf("%d-%d", g, i)
+		}
+		ids = append(ids, own...)
+		all.Go(func() {
+			for _, id := range own {
+				if _, err := p.Publish(t.Context(), order(id), message.After(300*time.Millisecond)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for id, got := range b.collect(t, everything, ids...) {
+		if due := message.FromDelivery(&got.Delivery).Journey.Due; got.at.Before(due) {
+			t.Errorf("%s: %v early", id, due.Sub(got.at))
+		}
+	}
+}
+
+func TestTierWithoutItsQueue(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	p := b.producer(t, producer.Config{})
+	tier, _ := b.topology.Tier(time.Second)
+	if _, err := b.ch.QueueDelete(tier.Name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
+	if !errors.Is(err, producer.ErrUnroutable) || !strings.Contains(err.Error(), tier.Name) {
+		t.Errorf("got %v, want ErrUnroutable, and the exchange's name", err)
+	}
+}
+
+func TestTopologyThatWasNeverApplied(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	b := &bench{url: env.AMQPURL, topology: describe(t, env.Prefix)}
+	p := b.producer(t, producer.Config{})
+	for exchange, w := range map[string]message.When{
+		b.topology.ReadyExchange(): {},
+		env.Prefix + ".tier.1s":    message.After(time.Second),
+		b.topology.EntryExchange(): message.After(2 * time.Second),
+	} {
+		_, err := p.Publish(t.Context(), order("o-1"), w)
+		if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, producer.ErrMissing) {
+			t.Errorf("%s: got %v, want ErrNotSent and ErrMissing", exchange, err)
+			continue
+		}
+		for _, word := range []string{exchange, "topology apply"} {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q does not mention %q", err, word)
+			}
+		}
+	}
+	b.apply(t)
+	if _, err := p.Publish(t.Context(), order("o-1"), message.When{}); err != nil {
+		t.Errorf("after it was applied: %v", err)
+	}
+}
+
+// An exchange that is deleted under a running producer costs the messages on
+// the channel their confirms, once.
+func TestExchangeDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	p := b.producer(t, producer.Config{Channels: 1})
+	tier, _ := b.topology.Tier(time.Hour)
+	publish := func() error {
+		_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Hour))
+		return err
+	}
+	if err := publish(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ch.ExchangeDelete(tier.Name, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(); !errors.Is(err, producer.ErrUnconfirmed) || !errors.Is(err, producer.ErrMissing) {
+		t.Errorf("the first: got %v, want ErrUnconfirmed and ErrMissing", err)
+	}
+	if err := publish(); !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, producer.ErrMissing) {
+		t.Errorf("the second: got %v, want ErrNotSent and ErrMissing", err)
+	}
+	if _, err := p.Publish(t.Context(), order("o-2"), message.When{}); err != nil {
+		t.Errorf("to another exchange: %v", err)
+	}
+}
+
+func TestMissingPermissions(t *testing.T) {
+	t.Parallel()
+	b, env := newBench(t)
+	user := env.Prefix + "-user"
+	manage(t, env, http.MethodPut, "/api/users/"+user, `{"password":"secret","tags":""}`)
+	t.Cleanup(func() { manage(t, env, http.MethodDelete, "/api/users/"+user, "") })
+	with := func(password string) string {
+		u, err := url.Parse(b.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(user, password)
+		return u.String()
+	}
+
+	for password, word := range map[string]string{"wrong": "user name or password", "secret": "permit the user"} {
+		p := newProducer(t, producer.Config{URL: with(password), Topology: b.topology})
+		err := p.Run(t.Context())
+		if !errors.Is(err, producer.ErrConfiguration) || !strings.Contains(err.Error(), word) {
+			t.Errorf("password %q, no permission: Run returned %v, want ErrConfiguration", password, err)
+		}
+		if _, err := p.Publish(t.Context(), order("o-1"), message.When{}); !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, producer.ErrConfiguration) {
+			t.Errorf("password %q, no permission: Publish returned %v, want ErrNotSent and ErrConfiguration", password, err)
+		}
+	}
+
+	manage(t, env, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":"","read":""}`)
+	p := newProducer(t, producer.Config{URL: with("secret"), Topology: b.topology})
+	run(t, p)
+	_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
+	if !errors.Is(err, producer.ErrForbidden) || !strings.Contains(err.Error(), env.Prefix+".tier.1s") {
+		t.Errorf("may not write: got %v, want ErrForbidden, and the exchange's name", err)
+	}
+	manage(t, env, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":".*","read":""}`)
+	for deadline := time.Now().Add(patience); ; {
+		_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, producer.ErrForbidden) || time.Now().After(deadline) {
+			t.Fatalf("once permitted: %v", err)
+		}
+	}
+}
+
+func TestContextEndsWhileTheBrokerIsSilent(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, "silent")}
+	b.apply(t)
+	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	stop := run(t, p)
+	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer stop() // with a silent broker
+	ctx, cancel := context.WithTimeout(t.Context(), 10*soon)
+	defer cancel()
+	_, err := p.Publish(ctx, order("during"), message.When{})
+	if !errors.Is(err, producer.ErrUnconfirmed) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want ErrUnconfirmed and the context's error", err)
+	}
+	// Once buffers are full, a write hangs. That holds nobody up beyond the context.
+	var all sync.WaitGroup
+	large := order("large")
+	large.Body = make([]byte, 4<<20)
+	for range 8 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*soon)
+			defer cancel()
+			began := time.Now()
+			_, err := p.Publish(ctx, large, message.When{})
+			if !errors.Is(err, producer.ErrUnconfirmed) && !errors.Is(err, producer.ErrNotSent) {
+				t.Errorf("got %v, want ErrUnconfirmed or ErrNotSent", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("Publish took %v, with a context of %v", took, 10*soon)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,145 @@
+// Package producer publishes messages with a delay.
+//
+// A message whose delay equals a tier goes straight to that tier; the broker
+// does the rest. One that is due at once goes to the ready exchange. Any other
+// is parked in Redis through a [Parker], or, where there is none, sent to the
+// entry exchange, from which a bridge takes it.
+//
+//	p, err := producer.New(producer.Config{URL: url, Topology: t})
+//	go p.Run(ctx)
+//	receipt, err := p.Publish(ctx, m, message.After(30*time.Minute))
+//
+// [Producer.Publish] returns nil only once the broker or Redis has taken
+// responsibility for the message. It may be called from any number of
+// goroutines, whose messages share a few channels without waiting for each
+// other's confirms.
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Defaults of [Config].
+const (
+	DefaultChannels       = 2
+	DefaultConnectionName = "delaybridge producer"
+	DefaultDrainTimeout   = 10 * time.Second
+)
+
+// MaxChannels bounds Config.Channels: more do not make a connection faster.
+const MaxChannels = 128
+
+// Parker stores messages until shortly before they are due.
+// *redisbridge.Park is one.
+type Parker interface {
+	// Park returns nil once m is stored, was stored before, or is overdue, as
+	// the ticket says. An error that does not wrap ErrUnconfirmed means that m
+	// is not stored.
+	Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error)
+}
+
+// Config of a [Producer].
+type Config struct {
+	// URL is the broker's URI. Required.
+	URL string
+	// Topology must be what was applied to the broker. Required.
+	Topology *topology.Topology
+	// Parker takes messages whose delay equals no tier. Without one they go
+	// through the broker's inbox.
+	Parker Parker
+	// Channels is the number of AMQP channels to publish over, 1 to MaxChannels.
+	// Defaults to DefaultChannels.
+	Channels int
+	// ConnectionName is shown in the management UI. Defaults to
+	// DefaultConnectionName.
+	ConnectionName string
+	// GiveUpAfter ends Run when there was no connection to the broker for so
+	// long. Defaults to never.
+	GiveUpAfter time.Duration
+	// DrainTimeout bounds how long Run goes on after its context has ended, for
+	// the answers to what is being published. Defaults to DefaultDrainTimeout.
+	DrainTimeout time.Duration
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Producer publishes messages. Make one with [New].
+type Producer struct {
+	config Config
+	conn   *broker.Conn
+
+	ready, inbox *route
+	tiers        map[time.Duration]*route
+
+	began    atomic.Bool
+	gate     *gate
+	queue    chan *request
+	requests sync.Pool
+	stopped  chan struct{} // closed when the workers end
+}
+
+// New checks c, and reports every fault at once. It does no I/O.
+func New(c Config) (*Producer, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("producer: "+format, args...)) }
+	if c.Topology == nil {
+		fault("Config.Topology is missing")
+	}
+	if c.Channels == 0 {
+		c.Channels = DefaultChannels
+	}
+	if c.Channels < 1 || c.Channels > MaxChannels {
+		fault("Config.Channels is %d: use 1 to %d", c.Channels, MaxChannels)
+	}
+	if c.GiveUpAfter < 0 {
+		fault("Config.GiveUpAfter is %v: must not be negative", c.GiveUpAfter)
+	}
+	if c.DrainTimeout < 0 {
+		fault("Config.DrainTimeout is %v: must not be negative", c.DrainTimeout)
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.ConnectionName == "" {
+		c.ConnectionName = DefaultConnectionName
+	}
+	conn, err := broker.New(broker.Config{URL: c.URL, Name: c.ConnectionName, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger})
+	if err != nil {
+		fault("Config.URL: %w", err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	p := &Producer{
+		config: c, conn: conn, gate: newGate(),
+		queue: make(chan *request), stopped: make(chan struct{}),
+		// Neither of these returns a message: what they cannot route goes to
+		// their alternate exchange.
+		ready: &route{exchange: c.Topology.ReadyExchange(), path: message.PathDirect},
+		inbox: &route{exchange: c.Topology.EntryExchange(), path: message.PathInbox},
+		tiers: map[time.Duration]*route{},
+	}
+	p.requests.New = func() any { return newRequest() }
+	for _, tier := range c.Topology.Tiers() {
+		p.tiers[tier.TTL] = &route{exchange: tier.Name, path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true}
+	}
+	return p, nil
+}
+
+// route is where messages of one path are sent.
+type route struct {
+	exchange  string
+	path      message.Path
+	mandatory bool
+	known     atomic.Bool // the exchange was there when last looked for
+}

@@ -1,0 +1,134 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Receipt says what became of a published message.
+type Receipt struct {
+	// Path is the way the message takes.
+	Path message.Path
+	// Due is when it is to be delivered: by Redis' clock where it is parked, by
+	// this machine's otherwise.
+	Due time.Time
+	// Duplicate means that a message with this ID is parked already. It stays
+	// as it is, and Due is that message's.
+	Duplicate bool
+	// Past means that the instant had passed, so that the message is delivered
+	// at once.
+	Past bool
+}
+
+// Publish sends m, to be delivered when w says, and returns once a server has
+// it. While there is no connection, or the broker blocks publishers, it waits
+// as long as ctx allows. Headers x-delay and x-deliver-at are left out: w counts.
+//
+// The error wraps ErrInvalid, ErrNotSent, ErrRefused, ErrUnroutable or
+// ErrUnconfirmed. Only after ErrUnconfirmed may a server have the message, and
+// may it still be on its way out: leave its body and headers alone.
+func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
+	now := time.Now()
+	if err := errors.Join(m.Validate(), w.Validate(now)); err != nil {
+		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := p.gate.enter(); err != nil {
+		return Receipt{}, fmt.Errorf("publish %s: %w: %w", m.ID, ErrNotSent, err)
+	}
+	defer p.gate.leave()
+
+	m.Headers = withoutRequest(m.Headers)
+	receipt, err := p.choose(ctx, m, w, now)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
+	}
+	return receipt, nil
+}
+
+// choose takes the path that suits w.
+func (p *Producer) choose(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
+	if delay, relative := w.Relative(); relative {
+		if delay == 0 {
+			return p.send(ctx, p.ready, &m, now, now)
+		}
+		if tier, ok := p.tiers[delay]; ok {
+			return p.send(ctx, tier, &m, now, w.From(now))
+		}
+	}
+	if p.config.Parker != nil {
+		return p.park(ctx, m, w, now)
+	}
+	return p.enter(ctx, &m, w, now)
+}
+
+// send publishes m to the exchange of r.
+func (p *Producer) send(ctx context.Context, r *route, m *message.Message, now, due time.Time) (Receipt, error) {
+	err := p.deliver(ctx, r, r.outgoing(m, now, due))
+	return Receipt{Path: r.path, Due: due}, err
+}
+
+// enter publishes m to the entry exchange, as a foreign client would.
+func (p *Producer) enter(ctx context.Context, m *message.Message, w message.When, now time.Time) (Receipt, error) {
+	out := p.inbox.outgoing(m, now, w.From(now))
+	instant, absolute := w.Instant()
+	if delay, relative := w.Relative(); relative {
+		out.Publishing.Headers[message.HeaderDelay] = delay.Milliseconds()
+	} else {
+		out.Publishing.Headers[message.HeaderDeliverAt] = instant.UnixMilli()
+	}
+	err := p.deliver(ctx, p.inbox, out)
+	return Receipt{Path: p.inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
+}
+
+// park takes m by value: the parker may keep a pointer to it, and that is to
+// cost the other paths no allocation.
+func (p *Producer) park(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
+	ticket, err := p.config.Parker.Park(ctx, &m, w)
+	switch {
+	case errors.Is(err, ErrUnconfirmed):
+		return Receipt{}, err
+	case err != nil:
+		return Receipt{}, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	receipt := Receipt{Path: message.PathParked, Due: ticket.Due}
+	switch ticket.Parking {
+	case message.Parked:
+	case message.ParkedBefore:
+		receipt.Duplicate = true
+	case message.Overdue:
+		receipt, err = p.send(ctx, p.ready, &m, now, ticket.Due)
+		receipt.Past = true
+	default:
+		err = fmt.Errorf("%w: the parker's answer %d has no meaning", ErrUnconfirmed, ticket.Parking)
+	}
+	return receipt, err
+}
+
+func (r *route) outgoing(m *message.Message, now, due time.Time) broker.Outgoing {
+	return broker.Outgoing{
+		Exchange: r.exchange, RoutingKey: m.RoutingKey, Mandatory: r.mandatory,
+		Publishing: m.Publishing(message.Journey{Published: now, Due: due, Path: r.path}),
+	}
+}
+
+// withoutRequest returns headers without those that would ask for another delay
+// in the entry exchange.
+func withoutRequest(headers amqp.Table) amqp.Table {
+	_, delay := headers[message.HeaderDelay]
+	_, deliverAt := headers[message.HeaderDeliverAt]
+	if !delay && !deliverAt {
+		return headers
+	}
+	headers = maps.Clone(headers)
+	delete(headers, message.HeaderDelay)
+	delete(headers, message.HeaderDeliverAt)
+	return headers
+}

@@ -1,0 +1,110 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+// request is one message on its way through a worker. It is used again and
+// again.
+type request struct {
+	ctx    context.Context //nolint:containedctx // handed from goroutine to goroutine with the message
+	route  *route
+	out    broker.Outgoing
+	answer chan error  // takes one answer
+	done   func(error) // gives it
+}
+
+func newRequest() *request {
+	r := &request{answer: make(chan error, 1)}
+	r.done = func(err error) {
+		// Whoever deletes an exchange closes the channels that publish to it.
+		if errors.Is(err, ErrMissing) {
+			r.route.known.Store(false)
+		}
+		r.answer <- err
+	}
+	return r
+}
+
+// deliver hands out to a worker and waits for the broker's answer, for no
+// longer than ctx allows, even when a worker hangs in a write.
+func (p *Producer) deliver(ctx context.Context, route *route, out broker.Outgoing) error {
+	if err := p.awaitConnection(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	r := p.requests.Get().(*request) //nolint:forcetypeassert // the pool holds nothing else
+	r.ctx, r.route, r.out = ctx, route, out
+	select {
+	case p.queue <- r:
+	case <-p.stopped:
+		return fmt.Errorf("%w: %w", ErrNotSent, errStopped)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the connection is too slow, or silent: %w", ErrNotSent, ctx.Err())
+	}
+	select {
+	case err := <-r.answer:
+		r.ctx, r.out = nil, broker.Outgoing{}
+		p.requests.Put(r)
+		return err
+	case <-ctx.Done():
+		// The request is left to whoever answers.
+		return fmt.Errorf("%w: no answer yet: %w", ErrUnconfirmed, ctx.Err())
+	}
+}
+
+// awaitConnection waits for one, but not beyond the end of Run.
+func (p *Producer) awaitConnection(ctx context.Context) error {
+	if p.conn.IsReady() {
+		return nil
+	}
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.gate.open, func() { cancel(context.Cause(p.gate.open)) })()
+	return p.conn.Ready(waiting)
+}
+
+// work publishes over one channel until the producer has stopped. What it has
+// taken gets an answer: from the publisher, or, at the latest, at the end of the
+// connection.
+func (p *Producer) work(publisher *broker.Publisher) {
+	for {
+		select {
+		case <-p.stopped:
+			return
+		case r := <-p.queue:
+			err := p.look(r.ctx, r.route)
+			if err == nil {
+				err = publisher.Publish(r.ctx, r.out, r.done)
+			}
+			if err != nil {
+				r.done(err)
+			}
+		}
+	}
+}
+
+// look makes sure that an exchange is there before the first message goes to
+// it. Publishing to one that is missing would close the channel, and leave all
+// messages on it unconfirmed.
+func (p *Producer) look(ctx context.Context, r *route) error {
+	if r.known.Load() {
+		return nil
+	}
+	ch, err := p.conn.Channel(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	// Of a passive declaration the broker looks at the name alone.
+	if err := ch.ExchangeDeclarePassive(r.exchange, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("%w: exchange %s: %w", ErrNotSent, r.exchange, broker.Classify(err))
+	}
+	r.known.Store(true)
+	_ = ch.Close()
+	return nil
+}
