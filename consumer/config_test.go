@@ -1,0 +1,93 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func describe(t testing.TB, c topology.Config) *topology.Topology {
+	t.Helper()
+	d, err := topology.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func acknowledge(context.Context, message.Message) error { return nil }
+
+func TestNewNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := consumer.New(consumer.Config{
+		URL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
+		MaxAttempts: -1, RetryPause: -1, DrainTimeout: -1, GiveUpAfter: -1,
+	})
+	if !errors.Is(err, consumer.ErrConfiguration) {
+		t.Errorf("got %v, want ErrConfiguration", err)
+	}
+	for _, want := range []string{
+		"Handler is missing", "Queue is empty", "Topology is missing", "binding key", "Concurrency -1",
+		"Prefetch 65536", "MaxAttempts -1", "RetryPause", "DrainTimeout", "GiveUpAfter", "amqp://user:password@host",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestNewChecksTheQueue(t *testing.T) {
+	t.Parallel()
+	d := describe(t, topology.Config{})
+	for name, c := range map[string]struct {
+		queue string
+		bind  []string
+		want  string // part of the error, or empty where there is none
+	}{
+		"one's own":          {queue: "billing"},
+		"unrouted":           {queue: d.Unrouted()},
+		"quarantine":         {queue: d.Quarantine()},
+		"a tier":             {queue: d.Tiers()[0].Name, want: "before they are due"},
+		"a lane":             {queue: d.Lane(time.Second, 0), want: "before they are due"},
+		"the inbox":          {queue: d.Inbox(), want: "before they are due"},
+		"too long":           {queue: strings.Repeat("q", 256), want: "too long"},
+		"the broker's":       {queue: "amq.billing", bind: []string{"#"}, want: "belong to the broker"},
+		"a binding too long": {queue: "billing", bind: []string{strings.Repeat("k", 256)}, want: "binding key"},
+	} {
+		_, err := consumer.New(consumer.Config{
+			URL: "amqp://localhost", Topology: d, Queue: c.queue, Bind: c.bind, Handler: consumer.HandlerFunc(acknowledge),
+		})
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestNewKeepsThePasswordSecret(t *testing.T) {
+	t.Parallel()
+	_, err := consumer.New(consumer.Config{
+		URL: "amqp://user:secret@host:port/", Topology: describe(t, topology.Config{}), Queue: "q", Handler: consumer.HandlerFunc(acknowledge),
+	})
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want an error without the password", err)
+	}
+}
+
+func TestHandlersErrorsKeepTheirCause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no such order")
+	for _, err := range []error{consumer.Reject(cause), consumer.RetryAfter(time.Second, cause), &consumer.PanicError{Value: cause}} {
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), cause.Error()) {
+			t.Errorf("%T hides its cause: %v", err, err)
+		}
+	}
+	if consumer.Reject(nil) == nil || consumer.RetryAfter(0, nil) == nil {
+		t.Error("without a cause there is no error")
+	}
+}

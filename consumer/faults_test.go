@@ -1,0 +1,213 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// ledger counts how often each message was handled.
+type ledger struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (l *ledger) Handle(_ context.Context, m message.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == nil {
+		l.times = map[string]int{}
+	}
+	l.times[m.ID]++
+	return nil
+}
+
+// has returns nil once every one of n numbered messages was handled.
+func (l *ledger) has(n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.times) != n {
+		return fmt.Errorf("%d messages handled, want %d", len(l.times), n)
+	}
+	return nil
+}
+
+func TestKilledBrokerLosesNothing(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	b := &broker{
+		t: t, url: server.AMQPURL(), management: server.ManagementURL(), vhost: "%2F",
+		topology: describe(t, topology.Config{Shards: 1}), queue: "billing",
+	}
+	b.apply()
+	b.bind()
+	const n = 3000
+	b.publish(numbered(n)...)
+	var l ledger
+	half := make(chan struct{})
+	c := b.config(func(ctx context.Context, m message.Message) error {
+		if m.ID == fmt.Sprintf("m-%d", n/2) {
+			select {
+			case <-half:
+			default:
+				close(half)
+			}
+		}
+		return l.Handle(ctx, m)
+	})
+	c.Concurrency = 1
+	r := start(t, c)
+	<-half
+	if err := server.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return l.has(n) })
+	b.wantHeld(b.queue, 0)
+	r.stop()
+}
+
+func TestCutConnections(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	var l ledger
+	c := b.config(l.Handle)
+	c.ConnectionName = "to be cut"
+	r := start(t, c)
+	b.publish(numbered(10)...)
+	r.observe(10)
+	eventually(t, func() error { // the management API learns of a connection late
+		if n := b.cutConnections("to be cut"); n < 2 {
+			return fmt.Errorf("%d connections, want two", n)
+		}
+		return nil
+	})
+	b.publish(numbered(200)...)
+	eventually(t, func() error { return l.has(200) })
+	r.stop()
+	b.wantHeld(b.queue, 0)
+}
+
+func TestAHandlerOutlivesItsConnection(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	begun, finish := make(chan struct{}, 2), make(chan struct{})
+	c := b.config(func(ctx context.Context, _ message.Message) error {
+		begun <- struct{}{}
+		<-finish
+		return ctx.Err()
+	})
+	c.ConnectionName = "to be cut"
+	r := start(t, c)
+	b.publish(numbered(1)...)
+	<-begun
+	eventually(t, func() error {
+		if n := b.cutConnections("to be cut"); n < 2 {
+			return fmt.Errorf("%d connections, want two", n)
+		}
+		return nil
+	})
+	<-begun // delivered again
+	close(finish)
+	for _, o := range r.observe(2) {
+		if o.Outcome != consumer.Acknowledged {
+			t.Errorf("observed %+v; a lost acknowledgement is a duplicate, no failure", o)
+		}
+	}
+	r.stop()
+	b.wantHeld(b.queue, 0)
+}
+
+func TestQueueDeletedUnderTheConsumer(t *testing.T) {
+	t.Parallel()
+	for name, bind := range map[string][]string{"its own is declared again": {key}, "another's is missed": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			b.bind()
+			c := b.config(acknowledge)
+			c.Bind = bind
+			r := start(t, c)
+			b.publish(numbered(1)...)
+			r.observe(1)
+			if _, err := b.channel().QueueDelete(b.queue, false, false, false); err != nil {
+				t.Fatal(err)
+			}
+			if bind == nil {
+				if err := r.await(); !errors.Is(err, consumer.ErrNoQueue) {
+					t.Errorf("got %v, want ErrNoQueue", err)
+				}
+				return
+			}
+			b.wantConsumer() // once it is there again
+			b.publish(numbered(1)...)
+			r.observe(2)
+		})
+	}
+}
+
+func TestTwoConsumersShareAQueue(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	var l ledger
+	one, other := start(t, b.config(l.Handle)), start(t, b.config(l.Handle))
+	const n = 500
+	b.publish(numbered(n)...)
+	eventually(t, func() error { return l.has(n) })
+	one.stop()
+	other.stop()
+	for id, times := range l.times {
+		if times != 1 {
+			t.Errorf("%s was handled %d times", id, times)
+		}
+	}
+	b.wantHeld(b.queue, 0)
+}
+
+func TestQuarantineCannotTakeAMessage(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	r := start(t, b.config(func(context.Context, message.Message) error { return consumer.Reject(errHandler) }))
+	quarantine := b.topology.Quarantine()
+	if _, err := b.channel().QueueDelete(quarantine, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(numbered(1)...)
+	eventually(t, func() error { // it is with the consumer, which cannot get rid of it
+		return b.wantUnacknowledged(1)
+	})
+	b.apply()
+	if o := r.observe(1)[0]; o.Outcome != consumer.Quarantined || o.Attempts != 1 {
+		t.Errorf("observed %+v", o)
+	}
+	b.wantHeld(quarantine, 1)
+}
+
+func TestQuarantineExchangeIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	r := start(t, b.config(func(context.Context, message.Message) error { return consumer.Reject(errHandler) }))
+	b.wantConsumer() // it has checked the exchanges
+	if err := b.channel().ExchangeDelete(b.topology.Quarantine(), false, false); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(numbered(1)...)
+	if err := r.await(); !errors.Is(err, consumer.ErrMissing) {
+		t.Errorf("got %v, want ErrMissing", err)
+	}
+	b.wantHeld(b.queue, 1)
+}

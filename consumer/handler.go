@@ -1,0 +1,86 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Handler handles messages. What it returns decides over the message:
+//
+//   - nil acknowledges it;
+//   - [Reject] quarantines it at once;
+//   - [RetryAfter], or any other error, has it handled again after a pause, and
+//     quarantined after Config.MaxAttempts;
+//   - a panic is an error, a *[PanicError].
+//
+// A message may come more than once, even after a nil. The handler must not
+// change the message's body or headers. ctx ends when shutting down takes
+// longer than Config.DrainTimeout.
+type Handler interface {
+	Handle(ctx context.Context, m message.Message) error
+}
+
+// HandlerFunc is a function as a [Handler].
+type HandlerFunc func(ctx context.Context, m message.Message) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, m message.Message) error { return f(ctx, m) }
+
+// Reject returns an error by which a handler says that no retry will help: the
+// message is quarantined at once, with err's text beside it.
+func Reject(err error) error { return &rejection{orNoReason(err)} }
+
+// RetryAfter returns an error by which a handler says how long to wait before
+// the next attempt, instead of the pause the consumer would choose. See
+// Config.RetryPause for how long that may be.
+func RetryAfter(d time.Duration, err error) error { return &postponement{orNoReason(err), d} }
+
+type rejection struct{ error }
+
+func (r *rejection) Unwrap() error { return r.error }
+
+type postponement struct {
+	error
+	pause time.Duration
+}
+
+func (p *postponement) Unwrap() error { return p.error }
+
+func orNoReason(err error) error {
+	if err == nil {
+		return errors.New("the handler gave no reason")
+	}
+	return err
+}
+
+// PanicError is what a handler's panic becomes.
+type PanicError struct {
+	Value any    // what the handler panicked with
+	Stack []byte // of the goroutine that panicked
+}
+
+// Error returns the value and the stack.
+func (p *PanicError) Error() string {
+	return fmt.Sprintf("the handler panicked: %v\n%s", p.Value, p.Stack)
+}
+
+// Unwrap returns the value where it is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// call calls h and turns a panic into an error.
+func call(ctx context.Context, h Handler, m message.Message) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return h.Handle(ctx, m)
+}

@@ -1,0 +1,216 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+// ownDeliveryLimit is how often the broker delivers a message of a queue that
+// the consumer has declared, before it moves the message to quarantine.
+const ownDeliveryLimit = 20
+
+var errCancelled = errors.New("the broker has cancelled the consumer; was its queue deleted?")
+
+// session is one channel that consumes.
+//
+// A wary one follows a session that was cut short, perhaps by a message that
+// cannot be decoded: that ends the connection, and so is one more delivery for
+// every message in the prefetch window, until all of them are at their delivery
+// limit. A wary session takes one message at a time, and so counts only the
+// poisonous one, until as many as a window holds were harmless.
+type session struct {
+	*run
+	ch         *amqp.Channel
+	wary       bool
+	harmless   int // messages that could be decoded
+	tag        string
+	deliveries <-chan amqp.Delivery
+	cancelled  <-chan string
+	closed     <-chan *amqp.Error
+	intake     context.Context // of Run
+	alive      context.Context // ends with the channel, or with work
+}
+
+// session consumes over one channel until it is lost or ctx ends; in the latter
+// case it drains.
+func (r *run) session(ctx context.Context, wary bool) error {
+	ch, err := r.consuming.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ctx.Err() == nil { // otherwise the connection is about to end
+			_ = ch.Close()
+		}
+	}()
+	alive, lost := context.WithCancel(r.work)
+	defer lost()
+	s := &session{
+		run: r, ch: ch, wary: wary, intake: ctx, alive: alive,
+		cancelled: ch.NotifyCancel(make(chan string, 1)),
+		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
+	}
+	if err := s.open(); err != nil {
+		return fmt.Errorf("consumer of %q: %w", r.config.Queue, err)
+	}
+	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "wary", wary)
+	r.isReady()
+	return s.dispatch()
+}
+
+// open checks what the consumer needs before it creates anything.
+func (s *session) open() error {
+	t := s.config.Topology
+	for _, exchange := range []struct{ name, kind string }{
+		{t.Quarantine(), amqp.ExchangeFanout}, {t.ReadyExchange(), amqp.ExchangeTopic},
+	} {
+		if err := s.ch.ExchangeDeclarePassive(exchange.name, exchange.kind, true, false, false, false, nil); err != nil {
+			return broker.Classify(err)
+		}
+	}
+	if len(s.config.Bind) > 0 {
+		if err := s.declare(); err != nil {
+			return err
+		}
+	}
+	return s.consume()
+}
+
+// consume subscribes to the queue.
+func (s *session) consume() error {
+	prefetch := s.config.Prefetch
+	s.tag = "all at once"
+	if s.wary {
+		prefetch, s.tag = 1, "one by one"
+	}
+	if err := s.ch.Qos(prefetch, 0, false); err != nil {
+		return broker.Classify(err)
+	}
+	deliveries, err := s.ch.Consume(s.config.Queue, s.tag, false, false, false, false, nil)
+	s.deliveries = deliveries
+	if err = broker.Classify(err); errors.Is(err, broker.ErrMissing) {
+		return ErrNoQueue
+	}
+	return err
+}
+
+// declare makes the consumer's own queue. A message that kills its consumer
+// again and again ends in quarantine, raw; without these arguments the broker
+// would drop it after twenty deliveries (4.x), or go on for ever (3.x).
+func (s *session) declare() error {
+	_, err := s.ch.QueueDeclare(s.config.Queue, true, false, false, false, amqp.Table{
+		"x-queue-type":           "quorum",
+		"x-delivery-limit":       int64(ownDeliveryLimit),
+		"x-dead-letter-exchange": s.config.Topology.Quarantine(),
+		"x-dead-letter-strategy": "at-least-once",
+		"x-overflow":             "reject-publish", // at-least-once needs it
+	})
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed {
+		return fmt.Errorf("%w: %w", ErrQueueDiffers, err)
+	}
+	if err != nil {
+		return broker.Classify(err)
+	}
+	for _, key := range s.config.Bind {
+		if err := s.ch.QueueBind(s.config.Queue, key, s.config.Topology.ReadyExchange(), false, nil); err != nil {
+			return broker.Classify(err)
+		}
+	}
+	return nil
+}
+
+// dispatch hands deliveries over, in order, as handlers become free.
+func (s *session) dispatch() error {
+	calm := time.NewTimer(steady)
+	defer calm.Stop()
+	for s.intake.Err() == nil {
+		var err error
+		select {
+		case <-s.intake.Done():
+		case reason := <-s.closed:
+			err = closedBecause(reason)
+		case <-s.cancelled:
+			err = errCancelled
+		case <-calm.C:
+			err = s.relax()
+		case d, ok := <-s.deliveries:
+			if !ok {
+				s.deliveries = nil // closed or cancelled says why
+				continue
+			}
+			err = s.admit(d)
+			if s.harmless++; err == nil && s.harmless == s.config.Prefetch {
+				err = s.relax()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.finish()
+}
+
+// admit waits for a free handler and gives d to it. A lost channel and the end
+// of the intake are noticed meanwhile.
+func (s *session) admit(d amqp.Delivery) error {
+	select {
+	case s.slots <- struct{}{}:
+	case reason := <-s.closed:
+		return closedBecause(reason)
+	case <-s.intake.Done():
+		return d.Nack(false, true)
+	}
+	if s.intake.Err() != nil { // both were possible
+		<-s.slots
+		return d.Nack(false, true)
+	}
+	s.handlers.Go(func() { s.handle(&d) })
+	return nil
+}
+
+// relax ends the caution of a wary session.
+func (s *session) relax() error {
+	if !s.wary || s.deliveries == nil {
+		return nil
+	}
+	s.wary = false
+	last := s.deliveries
+	if err := s.ch.Cancel(s.tag, false); err != nil {
+		return err
+	}
+	if err := s.consume(); err != nil {
+		return err
+	}
+	for d := range last { // at most one, sent before the broker had cancelled
+		if err := s.admit(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends the intake: what no handler has begun goes back at once, so that
+// other consumers need not wait for this one's drain.
+func (s *session) finish() error {
+	// Without waiting for the answer, which a silent broker would not give.
+	if err := s.ch.Cancel(s.tag, true); err == nil && s.deliveries != nil {
+		for d := range s.deliveries {
+			_ = d.Nack(false, true) // if the channel is lost, the broker does the same
+		}
+	}
+	return s.drain()
+}
+
+func closedBecause(reason *amqp.Error) error {
+	if reason == nil {
+		return amqp.ErrClosed
+	}
+	return broker.Classify(reason)
+}
