@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// streams are the three of a command: data goes to out, everything else to err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// app is what the commands share: the streams and the settings.
+type app struct {
+	streams
+	settings *settings
+}
+
+// run is the program without its process: it executes one command line and
+// returns the exit code.
+func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (string, bool)) int {
+	a := &app{streams: s, settings: newSettings(lookupEnv)}
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	if err != nil && code != exitInterrupted {
+		fmt.Fprintf(s.err, "delaybridge: %v\n", err)
+	}
+	return code
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "delaybridge",
+		Short: "Exact, durable message delays for RabbitMQ",
+		Long: `delaybridge gives plain RabbitMQ exact, durable message delays from a
+millisecond to ten years: tiers of TTL queues do the last stretch, Redis keeps
+what is further away.
+
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found,
+4 a server is unreachable, 130 interrupted.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	group(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
+	})
+	root.SetVersionTemplate("delaybridge {{.Version}}\n")
+	a.settings.register(root.PersistentFlags())
+	root.AddCommand(
+		newTopologyCommand(a),
+		newPublishCommand(a),
+		newBridgeCommand(a),
+		newConsumeCommand(a),
+		newOrderCommand(a),
+		newConfigCommand(a),
+	)
+	return root
+}
+
+// group makes cmd a parent that does nothing itself: alone it prints its help,
+// and an unknown subcommand is an error, which cobra would let pass.
+func group(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage(fmt.Errorf("unknown command %q for %q (see '%s --help')", args[0], cmd.CommandPath(), cmd.CommandPath()))
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// usageArgs makes a wrong number of arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
+		}
+		return nil
+	}
+}
+
+// logger writes to standard error as the settings say.
+func (a *app) logger(c config) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.logLevel}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, options))
+	}
+	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+func newConfigCommand(a *app) *cobra.Command {
+	parent := &cobra.Command{Use: "config", Short: "Show the settings in force"}
+	group(parent)
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Print each setting with its value and where it came from; passwords are left out",
+		Args:  usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(show, formatTable, formatJSON, formatJSONL)
+	show.RunE = func(*cobra.Command, []string) error {
+		values, err := a.settings.values()
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			switch v.Key {
+			case "amqp-url", "management-url", "redis-url":
+				values[i].Value = broker.Redact(v.Value)
+			}
+		}
+		return emit(a.out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v value) []string {
+			return []string{v.Key, v.Value, v.Source}
+		})
+	}
+	parent.AddCommand(show)
+	return parent
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// consumedMessage is what `consume -o jsonl` prints for each message.
+type consumedMessage struct {
+	ID         string       `json:"id"`
+	RoutingKey string       `json:"routing_key"`
+	Path       message.Path `json:"path,omitempty"`
+	Published  *time.Time   `json:"published,omitempty"`
+	Due        *time.Time   `json:"due,omitempty"`
+	LatenessMS *int64       `json:"lateness_ms,omitempty"` // absent where the due time is unknown
+	Outcome    string       `json:"outcome"`
+	Attempts   int          `json:"attempts"`
+	Error      string       `json:"error,omitempty"`
+	Body       *string      `json:"body,omitempty"`        // where it is UTF-8
+	BodyBase64 []byte       `json:"body_base64,omitempty"` // where it is not
+}
+
+// consumePrinter prints messages as the consumer is done with them, and stops
+// it after count.
+type consumePrinter struct {
+	out    io.Writer
+	format string
+	count  int // 0 means no end
+	stop   context.CancelFunc
+
+	mu     sync.Mutex
+	seen   int
+	closed map[string]orders.Outcome // by message ID, between handling and printing
+	err    error                     // of writing
+}
+
+const consumeRow = "%-24s  %-20s  %-22s  %9s  %s\n"
+
+func (p *consumePrinter) header() {
+	if p.format == formatTable {
+		p.note(fmt.Fprintf(p.out, consumeRow, "ID", "ROUTING KEY", "PATH", "LATENESS", "OUTCOME"))
+	}
+}
+
+// orderClosed notes what came of an order until observe prints it.
+func (p *consumePrinter) orderClosed(m message.Message, outcome orders.Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed[m.ID] = outcome
+}
+
+func (p *consumePrinter) observe(o consumer.Observation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.describe(&o)
+	if o.Outcome == consumer.Returned {
+		return // whoever gets it next prints it
+	}
+	if p.format == formatJSONL {
+		p.note(0, json.NewEncoder(p.out).Encode(m))
+	} else {
+		p.note(fmt.Fprintf(p.out, consumeRow, printable(m.ID), printable(m.RoutingKey), printable(string(m.Path)), m.lateness(), m.outcome()))
+	}
+	if p.seen++; p.seen == p.count {
+		p.stop()
+	}
+}
+
+func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
+	m := &consumedMessage{
+		ID: o.Message.ID, RoutingKey: o.Message.RoutingKey, Path: o.Message.Journey.Path,
+		Published: instant(o.Message.Journey.Published), Due: instant(o.Message.Journey.Due),
+		Outcome: string(o.Outcome), Attempts: o.Attempts,
+	}
+	if m.Due != nil {
+		ms := floorMS(o.Lateness)
+		m.LatenessMS = &ms
+	}
+	if outcome, ok := p.closed[m.ID]; ok && o.Outcome == consumer.Acknowledged {
+		m.Outcome = string(outcome)
+	}
+	delete(p.closed, m.ID)
+	if o.Err != nil {
+		m.Error = o.Err.Error()
+	}
+	if body := string(o.Message.Body); utf8.ValidString(body) {
+		m.Body = &body
+	} else {
+		m.BodyBase64 = o.Message.Body
+	}
+	return m
+}
+
+// note keeps the first error of writing, which ends the command: whoever cannot
+// be told takes no more messages.
+func (p *consumePrinter) note(_ int, err error) {
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("write the output: %w", err)
+		p.stop()
+	}
+}
+
+// result is the command's, once the consumer has drained.
+func (p *consumePrinter) result(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil && p.seen < p.count {
+		return fmt.Errorf("interrupted after %d of %d messages: %w", p.seen, p.count, context.Cause(ctx))
+	}
+	return p.err
+}
+
+func (m *consumedMessage) lateness() string {
+	if m.LatenessMS == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*m.LatenessMS, 10) + "ms"
+}
+
+func (m *consumedMessage) outcome() string {
+	if m.Error != "" {
+		return m.Outcome + ": " + printable(m.Error)
+	}
+	return m.Outcome
+}
+
+// floorMS rounds towards the past, so that nothing early reads as on time.
+func floorMS(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d < 0 && d%time.Millisecond != 0 {
+		ms--
+	}
+	return ms
+}
+
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// printable escapes what could act on a terminal.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

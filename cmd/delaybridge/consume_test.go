@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// dueMessages declares the topology, a queue named "closing", and puts messages
+// with the given IDs into it as if they were due.
+func dueMessages(t *testing.T, env servertest.Env, ids ...string) {
+	t.Helper()
+	described, err := topology.New(topology.Config{Prefix: env.Prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := amqp.Dial(env.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := described.Apply(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err == nil {
+		_, err = ch.QueueDeclare("closing", true, false, false, false, nil)
+	}
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		m := message.Message{ID: id, Body: []byte{0xff}}
+		confirmed, err := ch.PublishWithDeferredConfirm("", "closing", true, false, m.Publishing(message.Journey{}))
+		if err != nil || !confirmed.Wait() {
+			t.Fatalf("publish %s: %v", id, err)
+		}
+	}
+}
+
+func TestConsumeInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want int
+	}{
+		"without a count":        {nil, exitOK},
+		"before the count":       {[]string{"--count", "5"}, exitInterrupted},
+		"at the count":           {[]string{"--count", "1"}, exitOK},
+		"where nobody can write": {[]string{"--count", "5", "-o", "jsonl"}, exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := servertest.ForTest(t)
+			dueMessages(t, env, "m-1")
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			read, write := io.Pipe()
+			code := make(chan int, 1)
+			go func() {
+				args := append([]string{"consume", "--queue", "closing", "--amqp-url", env.AMQPURL, "--prefix", env.Prefix}, c.args...)
+				code <- run(ctx, args, streams{in: strings.NewReader(""), out: write, err: io.Discard}, func(string) (string, bool) { return "", false })
+			}()
+			if c.want == exitFailed {
+				_ = read.CloseWithError(errors.New("the reader has left"))
+			} else {
+				for lines := bufio.NewScanner(read); lines.Scan() && !strings.HasPrefix(lines.Text(), "m-1 "); {
+				}
+				interrupt()
+			}
+			if got := <-code; got != c.want {
+				t.Errorf("exit code %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"order-1 ü": "order-1 ü", "": "", "\x1b[2J": `"\x1b[2J"`, "a\nb": `"a\nb"`,
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestShellQuote(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"o-1": "o-1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "-n": "'-n'", "$HOME": "'$HOME'", "order.unpaid": "order.unpaid",
+	} {
+		if got := shellQuote(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+var leadingDays = regexp.MustCompile(`^([0-9]+)d`)
+
+// parseDuration reads a duration as people write it: 1500ms, 30m, 1h30m, 7d,
+// 1d12h. A day has 24 hours.
+func parseDuration(text string) (time.Duration, error) {
+	wrong := fmt.Errorf("%q is not a duration: write 1500ms, 30m, 1h30m or 7d", text)
+	rest := text
+	var days time.Duration
+	if m := leadingDays.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseInt(m[1], 10, 32)
+		if err != nil || n > 100_000 {
+			return 0, fmt.Errorf("%q is longer than any delay", text)
+		}
+		days = time.Duration(n) * 24 * time.Hour
+		if rest = text[len(m[0]):]; rest == "" {
+			return days, nil
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || (days > 0 && d < 0) {
+		return 0, wrong
+	}
+	return days + d, nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// The exit codes, as documented in docs/cli.md.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitDrift       = 3
+	exitUnreachable = 4
+	exitInterrupted = 130
+)
+
+// codedError is an error that knows the exit code it stands for.
+type codedError struct {
+	code int
+	error
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
+// usage marks err as a mistake in the command line or the configuration.
+func usage(err error) error { return codedError{exitUsage, err} }
+
+func exitCode(ctx context.Context, err error) int {
+	var coded codedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		return coded.code
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, broker.ErrUnreachable), errors.Is(err, redisbridge.ErrUnreachable),
+		errors.Is(err, topology.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration):
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+)
+
+// beDelaybridge in the environment makes the test program the program.
+const beDelaybridge = "TEST_BINARY_IS_DELAYBRIDGE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beDelaybridge) != "" {
+		os.Exit(realMain())
+	}
+	servertest.Main(m)
+}
+
+// TestScripts runs every script of testdata on real servers, each in a virtual
+// host and under a prefix of its own. The topology is small and not applied.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts (%v)", err)
+	}
+	bin := program(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			vars := scriptEnv(t)
+			testscript.Run(t, testscript.Params{
+				Files: []string{file},
+				Setup: func(e *testscript.Env) error {
+					e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+					for name, value := range vars {
+						e.Setenv(name, value)
+					}
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"delaybridge": delaybridge,
+					"broker":      onBroker,
+				},
+			})
+		})
+	}
+}
+
+// program returns a folder with the test program under the name delaybridge.
+func program(t *testing.T) (dir string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "delaybridge")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// scriptEnv is one test's corner of the servers, as settings of the program.
+func scriptEnv(t *testing.T) map[string]string {
+	t.Helper()
+	env := servertest.ForTest(t)
+	stranger, err := url.Parse(env.ManagementURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger.User = url.UserPassword("stranger", "secret")
+	return map[string]string{
+		beDelaybridge:                "1",
+		"DELAYBRIDGE_AMQP_URL":       env.AMQPURL,
+		"DELAYBRIDGE_MANAGEMENT_URL": env.ManagementURL,
+		"DELAYBRIDGE_REDIS_URL":      env.RedisURL,
+		"DELAYBRIDGE_PREFIX":         env.Prefix,
+		"DELAYBRIDGE_TIERS":          "1s,30s",
+		"DELAYBRIDGE_LEAD":           "1s",
+		"DELAYBRIDGE_SHARDS":         "1",
+		"MANAGEMENT_OF_A_STRANGER":   stranger.String(),
+	}
+}
+
+// delaybridge runs the program with the script's standard input. Its first
+// argument is the exit code to expect. In the background 'exec delaybridge' does.
+func delaybridge(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: delaybridge CODE ARGUMENT...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec("delaybridge", args[1:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+const (
+	defaultInFlight       = 1000
+	defaultPublishTimeout = 30 * time.Second
+)
+
+// publishFlags are what the command line says about one message.
+type publishFlags struct {
+	id, key, in, at, body, bodyFile, contentType string
+	headers                                      []string
+}
+
+// single lists the flags that describe one message.
+func single() []string {
+	return []string{"id", "key", "in", "at", "body", "body-file", "header", "content-type"}
+}
+
+func newPublishCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "publish (--id ID --key KEY [--in 30m | --at INSTANT] | --file FILE)",
+		Short: "Publish one message, or a file of them, with a delay",
+		Long: `Publishes messages and prints which way each one takes and when it is due. It
+succeeds once RabbitMQ or Redis has every message. Redis is needed only for
+delays that equal no tier. Without --in and --at a message is due at once.
+
+With --file it reads one JSON object per line, from standard input if FILE is -:
+
+  {"id":"o-1","key":"order.unpaid","in":"30m"}
+  {"id":"o-2","key":"order.unpaid","at":"2030-01-01T08:00:00Z","body":"text",
+   "headers":{"shop":7},"content_type":"text/plain"}
+
+(each on one line). A string as body is sent as it is, any other value as JSON
+text; "body_base64" takes bytes. A line that is wrong, or that could not be
+published, is reported with its number on standard error; the others go through,
+and the exit code is 1. To repeat an unconfirmed line is safe where its consumer
+recognises the ID.
+
+On SIGINT or SIGTERM it stops reading, waits for the answers to what is under
+way, reports and exits with 130.`,
+		Example: `  delaybridge publish --id o-1 --key order.unpaid --in 30m --body '{"order":1}'
+  delaybridge publish --file orders.jsonl -o jsonl > receipts.jsonl
+  generate-orders | delaybridge publish --file -`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	var f publishFlags
+	var file string
+	var inFlight int
+	var timeout time.Duration
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the message's ID")
+	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
+	flags.StringVar(&f.in, "in", "", "delay, such as 1500ms, 30m, 1h30m or 7d")
+	flags.StringVar(&f.at, "at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
+	flags.StringVar(&f.body, "body", "", "the body")
+	flags.StringVar(&f.bodyFile, "body-file", "", "read the body from this file, or from standard input if it is -")
+	flags.StringArrayVar(&f.headers, "header", nil, "a header, NAME=TEXT; may be repeated")
+	flags.StringVar(&f.contentType, "content-type", "", "the content type")
+	flags.StringVar(&file, "file", "", "read messages from this file, one JSON object per line; - is standard input")
+	flags.IntVar(&inFlight, "in-flight", defaultInFlight, "with --file: how many messages may be under way")
+	flags.DurationVar(&timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		switch {
+		case inFlight < 1:
+			return usage(fmt.Errorf("--in-flight %d: must be at least 1", inFlight))
+		case timeout <= 0:
+			return usage(fmt.Errorf("--timeout %v: must be longer than 0", timeout))
+		}
+		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout}
+		if file == "" {
+			one, err := f.publication(a.in)
+			if err != nil {
+				return usage(err)
+			}
+			return job.one(cmd.Context(), one)
+		}
+		for _, name := range single() {
+			if flags.Changed(name) {
+				return usage(fmt.Errorf("--%s and --file exclude each other: a file says everything itself", name))
+			}
+		}
+		return job.file(cmd.Context(), file)
+	}
+	return cmd
+}
+
+// publication reads and checks the one message that the flags describe.
+func (f *publishFlags) publication(stdin io.Reader) (*publication, error) {
+	var faults []error
+	p := &publication{message: message.Message{ID: f.id, RoutingKey: f.key, ContentType: f.contentType}}
+	if f.id == "" {
+		faults = append(faults, errors.New("--id is missing: every message needs one, so that a retry is recognised (or give --file)"))
+	}
+	if f.key == "" {
+		faults = append(faults, errors.New("--key is missing: consumers bind their queues by it"))
+	}
+	var err error
+	if p.when, err = parseWhen(f.in, f.at, "--in", "--at"); err != nil {
+		faults = append(faults, err)
+	}
+	if p.message.Body, err = f.readBody(stdin); err != nil {
+		faults = append(faults, err)
+	}
+	for _, header := range f.headers {
+		name, text, ok := strings.Cut(header, "=")
+		if _, twice := p.message.Headers[name]; twice || !ok || name == "" {
+			faults = append(faults, fmt.Errorf("--header %q: write NAME=TEXT, each name once", header))
+			continue
+		}
+		if p.message.Headers == nil {
+			p.message.Headers = amqp.Table{}
+		}
+		p.message.Headers[name] = text
+	}
+	if len(faults) == 0 {
+		faults = append(faults, p.message.Validate(), p.when.Validate(time.Now()))
+	}
+	return p, errors.Join(faults...)
+}
+
+func (f *publishFlags) readBody(stdin io.Reader) ([]byte, error) {
+	switch {
+	case f.bodyFile == "":
+		return []byte(f.body), nil
+	case f.body != "":
+		return nil, errors.New("--body and --body-file exclude each other")
+	case f.bodyFile == "-":
+		return io.ReadAll(io.LimitReader(stdin, message.MaxBodyBytes+1))
+	}
+	file, err := os.Open(f.bodyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--body-file: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, message.MaxBodyBytes+1))
+}
+
+// parseWhen reads a delay or an instant, at most one of which is given. The
+// last two arguments are what the user knows them by.
+func parseWhen(in, at, inName, atName string) (message.When, error) {
+	switch {
+	case in != "" && at != "":
+		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)
+	case in != "":
+		delay, err := parseDuration(in)
+		if err != nil {
+			return message.When{}, fmt.Errorf("%s: %w", inName, err)
+		}
+		return message.After(delay), nil
+	case at != "":
+		instant, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			return message.When{}, fmt.Errorf("%s: %q is not an instant: write 2030-01-01T08:00:00Z or 2030-01-01T08:00:00+01:00", atName, at)
+		}
+		return message.At(instant), nil
+	}
+	return message.When{}, nil
+}
+
+// publishJob is one run of the command.
+type publishJob struct {
+	*app
+	settings config
+	format   string
+	inFlight int
+	timeout  time.Duration
+}
+
+// session runs a producer while work works, or ctx lasts: then the producer
+// waits for the answers to what is under way, and sends nothing more. Redis is
+// connected to on first use.
+func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
+	client, err := redisbridge.NewClient(j.settings.redisURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: j.settings.topology})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, park.Close()) }()
+	p, err := producer.New(producer.Config{
+		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park,
+		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: j.logger(j.settings),
+	})
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan struct{})
+	var lost error
+	go func() {
+		defer close(ended)
+		lost = p.Run(running)
+	}()
+	work(p, ended)
+	stop()
+	<-ended
+	return lost
+}
+
+// publish gives a message its time, and lets an interrupt only stop what is not
+// sent yet.
+func (j *publishJob) publish(ctx context.Context, p *producer.Producer, one *publication) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
+	defer cancel()
+	one.receipt, one.err = p.Publish(ctx, one.message, one.when)
+}
+
+// one publishes the message of the command line.
+func (j *publishJob) one(ctx context.Context, one *publication) error {
+	lost := j.session(ctx, func(p *producer.Producer, _ <-chan struct{}) { j.publish(ctx, p, one) })
+	switch {
+	case one.err != nil && ctx.Err() != nil:
+		fmt.Fprintf(j.err, "delaybridge: %v\n", one.err)
+		return ctx.Err()
+	case one.err != nil:
+		return one.err
+	case one.receipt == producer.Receipt{}:
+		return lost // there was not even a producer
+	}
+	r := newReceipt(one)
+	if note := r.note(); note != "" {
+		fmt.Fprintf(j.err, "delaybridge: %s: %s\n", r.ID, note)
+	}
+	return j.print([]receipt{r})
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+)
+
+// maxLineBytes has room for the largest body, written with JSON's escapes.
+const maxLineBytes = 4 * message.MaxBodyBytes
+
+// publication is one message on its way to a server.
+type publication struct {
+	line    int // counted from 1; 0 for the command line's message
+	bytes   int // of the line
+	message message.Message
+	when    message.When
+
+	done    chan struct{} // closed when the fields below are final
+	receipt producer.Receipt
+	err     error
+}
+
+// publishLine is what a line of --file may say.
+type publishLine struct {
+	ID          string          `json:"id"`
+	Key         string          `json:"key"`
+	In          string          `json:"in"`
+	At          string          `json:"at"`
+	Body        json.RawMessage `json:"body"`
+	BodyBase64  *string         `json:"body_base64"`
+	Headers     map[string]any  `json:"headers"`
+	ContentType string          `json:"content_type"`
+}
+
+// parse reads one line into p and checks it. The error names every fault that
+// can be seen at once.
+func (p *publication) parse(line []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	decoder.UseNumber()
+	var l publishLine
+	if err := decoder.Decode(&l); err != nil {
+		return explainJSON(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("not one JSON object: there is something after it")
+	}
+	p.message = message.Message{ID: l.ID, RoutingKey: l.Key, ContentType: l.ContentType, Headers: tableOf(l.Headers)}
+	var faults []error
+	var err error
+	if p.when, err = parseWhen(l.In, l.At, "in", "at"); err != nil {
+		faults = append(faults, err)
+	} else {
+		faults = append(faults, p.when.Validate(time.Now()))
+	}
+	if err := p.takeBody(&l); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(append(faults, p.message.Validate())...)
+}
+
+func (p *publication) takeBody(l *publishLine) error {
+	switch {
+	case l.BodyBase64 != nil && l.Body != nil:
+		return errors.New("body and body_base64 exclude each other")
+	case l.BodyBase64 != nil:
+		body, err := base64.StdEncoding.DecodeString(*l.BodyBase64)
+		if err != nil {
+			return fmt.Errorf("body_base64: %w", err)
+		}
+		p.message.Body = body
+	case len(l.Body) > 0 && l.Body[0] == '"':
+		var text string
+		if err := json.Unmarshal(l.Body, &text); err != nil {
+			return fmt.Errorf("body: %w", err)
+		}
+		p.message.Body = []byte(text)
+	case l.Body != nil:
+		p.message.Body = l.Body
+		if p.message.ContentType == "" {
+			p.message.ContentType = "application/json"
+		}
+	}
+	return nil
+}
+
+// explainJSON puts the decoder's error into the user's words.
+func explainJSON(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("not JSON: the line ends in the middle of a value")
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("not a JSON object, but a %s", wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s: want a %s, not a %s", wrong.Field, kindName(wrong.Type.Kind().String()), wrong.Value)
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if strings.HasPrefix(text, "unknown field") {
+		return fmt.Errorf("%s: use id, key, in, at, body, body_base64, headers, content_type", text)
+	}
+	return fmt.Errorf("not JSON: %s", text)
+}
+
+func kindName(kind string) string {
+	if kind == "map" {
+		return "JSON object"
+	}
+	return kind
+}
+
+// tableOf turns a JSON object into headers. Whole numbers become int64, all
+// others float64.
+func tableOf(object map[string]any) amqp.Table {
+	if object == nil {
+		return nil
+	}
+	table := make(amqp.Table, len(object))
+	for name, value := range object {
+		table[name] = headerOf(value)
+	}
+	return table
+}
+
+func headerOf(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if whole, err := v.Int64(); err == nil {
+			return whole
+		}
+		float, _ := v.Float64() // infinite where it is out of range
+		return float
+	case map[string]any:
+		return tableOf(v)
+	case []any:
+		array := make([]any, len(v))
+		for i, element := range v {
+			array[i] = headerOf(element)
+		}
+		return array
+	}
+	return value
+}
+
+// lineReader splits its input into lines, however long they are.
+type lineReader struct {
+	r    *bufio.Reader
+	n    int  // the number of the line read last
+	over bool // there is no more to read
+}
+
+func newLineReader(r io.Reader) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 1<<16)}
+}
+
+var errLineTooLong = fmt.Errorf("the line is longer than %d bytes", maxLineBytes)
+
+// next returns the next line that is not blank. After errLineTooLong the line
+// has been skipped; any other error ends the input.
+func (l *lineReader) next() ([]byte, error) {
+	for !l.over {
+		line, err := l.read()
+		if err != nil && !errors.Is(err, errLineTooLong) {
+			l.over = true
+			if !errors.Is(err, io.EOF) {
+				l.n++
+				return nil, fmt.Errorf("cannot be read: %w", err)
+			}
+			err = nil // the last line may lack its end
+		}
+		l.n++
+		if text := bytes.TrimSpace(line); len(text) > 0 || err != nil {
+			return text, err
+		}
+	}
+	return nil, io.EOF
+}
+
+func (l *lineReader) read() ([]byte, error) {
+	var line []byte
+	for tooLong := false; ; {
+		part, err := l.r.ReadSlice('\n')
+		if tooLong = tooLong || len(line)+len(part) > maxLineBytes; tooLong {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case tooLong && (err == nil || errors.Is(err, io.EOF)):
+			return nil, errLineTooLong
+		default:
+			return line, err
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// receipt is what `publish` prints for each message that a server has.
+type receipt struct {
+	Line      int          `json:"line,omitempty"` // of --file
+	ID        string       `json:"id"`
+	Key       string       `json:"key"`
+	Path      message.Path `json:"path"`
+	Due       time.Time    `json:"due"`
+	Duplicate bool         `json:"duplicate,omitempty"`
+	Past      bool         `json:"past,omitempty"`
+}
+
+func newReceipt(p *publication) receipt {
+	return receipt{
+		Line: p.line, ID: p.message.ID, Key: p.message.RoutingKey,
+		Path: p.receipt.Path, Due: p.receipt.Due.UTC(), Duplicate: p.receipt.Duplicate, Past: p.receipt.Past,
+	}
+}
+
+const instantFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// note says what is unusual about a receipt.
+func (r receipt) note() string {
+	switch {
+	case r.Past:
+		return fmt.Sprintf("the instant %s has passed: delivered at once", r.Due.Format(instantFormat))
+	case r.Duplicate:
+		return fmt.Sprintf("a message with this ID is parked already, due %s: nothing was changed", r.Due.Format(instantFormat))
+	}
+	return ""
+}
+
+func (r receipt) row() []string {
+	note := ""
+	switch {
+	case r.Past:
+		note = "past"
+	case r.Duplicate:
+		note = "duplicate"
+	}
+	return []string{printable(r.ID), printable(r.Key), string(r.Path), r.Due.Format(instantFormat), note}
+}
+
+func (j *publishJob) print(receipts []receipt) error {
+	return emit(j.out, j.format, receipts, []string{"ID", "KEY", "PATH", "DUE", "NOTE"}, receipt.row)
+}
+
+// publishReport says what became of each line, in the order of the lines.
+type publishReport struct {
+	job      *publishJob
+	progress *progress
+	receipts []receipt // unless they are printed as they come
+
+	last                                     int // the number of the last line
+	published, rejected, unconfirmed, failed int
+	server                                   error // why a server could not be used
+	output                                   error // why standard output could not
+}
+
+func (r *publishReport) add(p *publication) {
+	r.last = p.line
+	var rejected rejectedLine
+	switch {
+	case p.err == nil:
+		r.published++
+		r.succeed(newReceipt(p))
+	case errors.As(p.err, &rejected), errors.Is(p.err, producer.ErrInvalid):
+		r.rejected++
+		r.say("line %d: rejected: %v", p.line, p.err)
+	case errors.Is(p.err, producer.ErrUnconfirmed):
+		r.unconfirmed++
+		r.say("line %d: %v", p.line, p.err)
+	default:
+		r.failed++
+		r.say("line %d: %v", p.line, p.err)
+	}
+	for _, cause := range []error{redisbridge.ErrUnreachable, redisbridge.ErrConfiguration} {
+		if r.server == nil && errors.Is(p.err, cause) {
+			r.server = p.err
+		}
+	}
+	r.progress.add(p)
+}
+
+func (r *publishReport) succeed(receipt receipt) {
+	if note := receipt.note(); note != "" {
+		r.say("line %d: %s: %s", receipt.Line, receipt.ID, note)
+	}
+	if r.job.format != formatJSONL {
+		r.receipts = append(r.receipts, receipt)
+		return
+	}
+	if err := json.NewEncoder(r.job.out).Encode(receipt); r.output == nil {
+		r.output = err
+	}
+}
+
+// say writes one line to standard error, beside the progress bar.
+func (r *publishReport) say(format string, args ...any) {
+	r.progress.clear()
+	fmt.Fprintf(r.job.err, format+"\n", args...)
+}
+
+// close prints the rest, and returns the error that decides on the exit code.
+func (r *publishReport) close(ctx context.Context, lost error) error {
+	r.progress.clear()
+	if r.job.format != formatJSONL {
+		r.output = r.job.print(r.receipts)
+	}
+	total := r.published + r.rejected + r.unconfirmed + r.failed
+	r.say("%d of %d messages published, %d lines rejected, %d unconfirmed, %d not published for other reasons",
+		r.published, total, r.rejected, r.unconfirmed, r.failed)
+	bad := total - r.published
+	switch {
+	case ctx.Err() != nil:
+		r.say("interrupted: nothing after line %d was published", r.last)
+		return ctx.Err()
+	case lost != nil:
+		r.say("the connection is lost for good: nothing after line %d was published", r.last)
+		return lost
+	case r.server != nil:
+		return r.server
+	case r.output != nil:
+		return fmt.Errorf("standard output: %w", r.output)
+	case bad > 0:
+		return fmt.Errorf("%d of %d lines were not published, or may not have been; see above", bad, total)
+	}
+	return nil
+}
+
+// progress is a bar on the terminal, or nothing.
+type progress struct {
+	bar   *progressbar.ProgressBar
+	bytes bool // the bar's unit; otherwise messages
+}
+
+// newProgress shows a bar where a person looks at standard error, and standard
+// output does not go to the same terminal meanwhile. size is the input's, in
+// bytes, or -1.
+func (j *publishJob) newProgress(size int64) *progress {
+	if !isTerminal(j.err) || j.format == formatJSONL && isTerminal(j.out) {
+		return &progress{}
+	}
+	return &progress{bytes: size >= 0, bar: progressbar.NewOptions64(size,
+		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"),
+		progressbar.OptionShowBytes(size >= 0), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
+}
+
+func (p *progress) add(done *publication) {
+	switch {
+	case p.bar == nil:
+	case p.bytes:
+		_ = p.bar.Add(done.bytes)
+	default:
+		_ = p.bar.Add(1)
+	}
+}
+
+func (p *progress) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

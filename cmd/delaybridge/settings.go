@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/pflag"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// config is what the settings come to once they are all read.
+type config struct {
+	amqpURL, managementURL, redisURL string
+	topology                         *topology.Topology
+	connectTimeout                   time.Duration
+	logLevel                         slog.Level
+	logFormat                        string
+}
+
+// setting is one row of the table of settings. Its flag is --key, its
+// environment variable DELAYBRIDGE_KEY, and its name in a file key.
+type setting struct {
+	key, fallback, usage string
+}
+
+func (s setting) env() string {
+	return "DELAYBRIDGE_" + strings.ToUpper(strings.ReplaceAll(s.key, "-", "_"))
+}
+
+var tableOfSettings = [...]setting{
+	{"amqp-url", "amqp://guest:guest@localhost:5672/", "RabbitMQ, as an AMQP URI"},
+	{"management-url", "http://guest:guest@localhost:15672", "RabbitMQ's management API"},
+	{"redis-url", "redis://localhost:6379/0", "Redis: redis:// or rediss://, user:password@host:port/db"},
+	{"prefix", topology.DefaultPrefix, "start of the name of every exchange, queue and Redis key"},
+	{"tiers", ttlList(topology.DefaultTiers()), "TTLs of the tiers, comma-separated"},
+	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},
+	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
+	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
+	{"log-level", "info", "debug, info, warn or error"},
+	{"log-format", "text", "text or json"},
+}
+
+// settings finds the value of each setting: flag, then environment, then file,
+// then default.
+type settings struct {
+	lookupEnv func(string) (string, bool)
+	flags     *pflag.FlagSet
+	file      string
+}
+
+func newSettings(lookupEnv func(string) (string, bool)) *settings {
+	return &settings{lookupEnv: lookupEnv}
+}
+
+func (s *settings) register(flags *pflag.FlagSet) {
+	s.flags = flags
+	flags.StringVar(&s.file, "config", "", "YAML file with settings (environment: DELAYBRIDGE_CONFIG)")
+	for _, setting := range tableOfSettings {
+		flags.String(setting.key, setting.fallback, fmt.Sprintf("%s (environment: %s)", setting.usage, setting.env()))
+	}
+}
+
+// value is a setting's value and where it came from.
+type value struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+func (s *settings) values() ([]value, error) {
+	path, source := s.file, "flag --config"
+	if env, ok := s.lookupEnv("DELAYBRIDGE_CONFIG"); ok && path == "" {
+		path, source = env, "environment DELAYBRIDGE_CONFIG"
+	}
+	file, err := readSettings(path)
+	if err != nil {
+		return nil, usage(fmt.Errorf("%s: %w", source, err))
+	}
+	values := make([]value, 0, len(tableOfSettings))
+	for _, setting := range tableOfSettings {
+		v := value{Key: setting.key, Value: setting.fallback, Source: "default"}
+		if text, ok := file[setting.key]; ok {
+			v.Value, v.Source = text, "file "+path
+		}
+		if text, ok := s.lookupEnv(setting.env()); ok {
+			v.Value, v.Source = text, "environment "+setting.env()
+		}
+		if flag := s.flags.Lookup(setting.key); flag.Changed {
+			v.Value, v.Source = flag.Value.String(), "flag --"+setting.key
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// readSettings reads a settings file. An unknown key is an error.
+func readSettings(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path) //nolint:gosec // the user named it
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]any
+	if err := yaml.Unmarshal(content, &raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	texts := map[string]string{}
+	for key, v := range raw {
+		if !slices.ContainsFunc(tableOfSettings[:], func(s setting) bool { return s.key == key }) {
+			return nil, fmt.Errorf("%s: unknown key %q; 'delaybridge config show' lists the known ones", path, key)
+		}
+		switch v := v.(type) {
+		case []any:
+			parts := make([]string, len(v))
+			for i, part := range v {
+				parts[i] = fmt.Sprint(part)
+			}
+			texts[key] = strings.Join(parts, ",")
+		case map[string]any, nil:
+			return nil, fmt.Errorf("%s: %s: want a value or a list of values", path, key)
+		default:
+			texts[key] = fmt.Sprint(v)
+		}
+	}
+	return texts, nil
+}
+
+// config reads and checks every setting. The error names all faults at once.
+func (s *settings) config() (config, error) {
+	values, err := s.values()
+	if err != nil {
+		return config{}, err
+	}
+	var c config
+	var tc topology.Config
+	var faults []error
+	for _, v := range values {
+		if err := c.set(&tc, v); err != nil {
+			faults = append(faults, fmt.Errorf("%s (from %s): %w", v.Key, v.Source, err))
+		}
+	}
+	if len(faults) == 0 {
+		if c.topology, err = topology.New(tc); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return config{}, usage(err)
+	}
+	return c, nil
+}
+
+func (c *config) set(tc *topology.Config, v value) (err error) {
+	switch v.Key {
+	case "amqp-url":
+		c.amqpURL = v.Value
+	case "management-url":
+		c.managementURL = v.Value
+	case "redis-url":
+		c.redisURL = v.Value
+	case "prefix":
+		tc.Prefix = v.Value
+	case "tiers":
+		for _, text := range strings.Split(v.Value, ",") {
+			ttl, err := parseDuration(strings.TrimSpace(text))
+			if err != nil {
+				return err
+			}
+			tc.Tiers = append(tc.Tiers, ttl)
+		}
+	case "lead":
+		tc.Lead, err = parseDuration(v.Value)
+	case "shards":
+		if tc.Shards, err = strconv.Atoi(v.Value); err != nil {
+			return fmt.Errorf("%q is not a number", v.Value)
+		}
+	case "connect-timeout":
+		c.connectTimeout, err = parseDuration(v.Value)
+	case "log-level":
+		if err := c.logLevel.UnmarshalText([]byte(v.Value)); err != nil {
+			return fmt.Errorf("%q: use debug, info, warn or error", v.Value)
+		}
+	case "log-format":
+		if c.logFormat = v.Value; v.Value != "text" && v.Value != "json" {
+			return fmt.Errorf("%q: use text or json", v.Value)
+		}
+	}
+	return err
+}
+
+func ttlList(ttls []time.Duration) string {
+	names := make([]string, len(ttls))
+	for i, ttl := range ttls {
+		names[i] = topology.TTLName(ttl)
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func newTopologyCommand(a *app) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "topology",
+		Short: "Plan, apply, verify and delete the exchanges and queues",
+	}
+	group(parent)
+	parent.AddCommand(
+		newTopologyPlanCommand(a),
+		newTopologyApplyCommand(a),
+		newTopologyVerifyCommand(a),
+		newTopologyDeleteCommand(a),
+	)
+	return parent
+}
+
+func newTopologyPlanCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Print what apply would create, and change nothing",
+		Long: `Prints what apply would create, and changes nothing. Bindings are shown where
+they belong to an exchange or a queue that is to be created; AMQP cannot show
+others. verify sees them.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		var changes []topology.Change
+		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			changes, err = settings.topology.Plan(ctx, channels)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return a.printChanges(*format, changes, "nothing to create: everything is there")
+	}
+	return cmd
+}
+
+func newTopologyApplyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "apply",
+		Short: "Create what is missing, and print it",
+		Long: `Creates what is missing, and prints it. Applying again changes nothing. Where an
+exchange or a queue of the same name has other properties, or the user lacks a
+permission, apply names every such fault and creates nothing.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		var changes []topology.Change
+		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			changes, err = settings.topology.Apply(ctx, channels)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return a.printChanges(*format, changes, "nothing was created: everything was there")
+	}
+	return cmd
+}
+
+func newTopologyVerifyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare the broker's effective state with the description; exits with 3 on drift",
+		Long: `Asks the management API what the broker goes by, with policies and operator
+policies counted in, and prints every difference. Exits with 3 if there is one.
+What the broker shows of policies and consumers is up to ten seconds old.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		management, err := settings.management()
+		if err != nil {
+			return err
+		}
+		drifts, err := settings.topology.Verify(cmd.Context(), management)
+		if err != nil {
+			return configurationFault(err)
+		}
+		if len(drifts) == 0 && *format == formatTable {
+			fmt.Fprintln(a.err, "no drift: the broker is as described")
+			return nil
+		}
+		header := []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}
+		err = emit(a.out, *format, drifts, header, func(d topology.Drift) []string {
+			return []string{d.Kind, d.Name, d.Field, d.Expected, d.Found, d.Remedy}
+		})
+		if err == nil && len(drifts) > 0 {
+			err = codedError{exitDrift, fmt.Errorf("the broker differs from the description; differences: %d", len(drifts))}
+		}
+		return err
+	}
+	return cmd
+}
+
+func newTopologyDeleteCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete",
+		Short: "Delete everything, unless a queue holds messages",
+		Long: fmt.Sprintf(`Deletes the exchanges and queues, and prints them. Refuses, and leaves
+everything as it was, while a queue holds messages, counting those that are
+unacknowledged or dead-lettered but not yet confirmed. To be sure of that it
+closes the entrances first and watches the queues for %v.`, topology.SettleTime),
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	givenUp := cmd.Flags().StringArray("with-messages", nil, "delete this queue even if it holds messages; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		management, err := settings.management()
+		if err != nil {
+			return err
+		}
+		var changes []topology.Change
+		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
+			changes, err = settings.topology.Delete(ctx, channels, management, topology.DeleteOptions{WithMessages: *givenUp})
+			return err
+		})
+		switch {
+		case err == nil:
+			return a.printChanges(*format, changes, "nothing to delete: nothing is there")
+		case cmd.Context().Err() != nil:
+			fmt.Fprintf(a.err, "interrupted: %v\n", err) // says what it has left behind
+		}
+		if len(changes) > 0 {
+			err = errors.Join(err, a.printChanges(*format, changes, ""))
+		}
+		return configurationFault(err)
+	}
+	return cmd
+}
+
+// printChanges prints changes, or for people what it means that there are none.
+func (a *app) printChanges(format string, changes []topology.Change, nothing string) error {
+	if len(changes) == 0 && format == formatTable {
+		fmt.Fprintln(a.err, nothing)
+		return nil
+	}
+	return emit(a.out, format, changes, []string{"ACTION", "KIND", "NAME", "DETAILS"}, func(c topology.Change) []string {
+		return []string{c.Action, c.Kind, c.Name, c.Details}
+	})
+}
+
+// management is a client of the management API for the virtual host of the AMQP URL.
+func (c config) management() (*topology.Management, error) {
+	if _, err := broker.New(broker.Config{URL: c.amqpURL}); err != nil {
+		return nil, err
+	}
+	uri, err := amqp.ParseURI(c.amqpURL)
+	if err != nil {
+		return nil, err
+	}
+	management, err := topology.NewManagement(c.managementURL, uri.Vhost)
+	return management, configurationFault(err)
+}
+
+// configurationFault gives a wrong management URL the exit code it stands for.
+func configurationFault(err error) error {
+	if errors.Is(err, topology.ErrConfiguration) {
+		return usage(err)
+	}
+	return err
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// withBroker does work over a connection. The connection outlives ctx, so that
+// work can put right what it has begun.
+func withBroker(ctx context.Context, a *app, c config, work func(context.Context, topology.Channels) error) error {
+	if c.logLevel == slog.LevelInfo {
+		c.logLevel = slog.LevelWarn // that a short command has connected goes without saying
+	}
+	conn, err := broker.New(broker.Config{
+		URL: c.amqpURL, Name: "delaybridge topology", GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
+	})
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(running) }()
+	defer func() {
+		stop()
+		<-ended // its error, if any, was that of a channel
+	}()
+	first, err := conn.Channel(ctx) // waits for the connection
+	if err != nil {
+		return err
+	}
+	_ = first.Close()
+	return work(ctx, channels{running, conn})
+}
+
+// channels opens channels on a supervised connection.
+type channels struct {
+	ctx  context.Context //nolint:containedctx // the interface it implements has none
+	conn *broker.Conn
+}
+
+func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// onBroker does with AMQP what people do to a topology: declare a classic
+// queue, publish to a queue, unbind a queue from the exchange of its name.
+func onBroker(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: broker declare|publish|unbind QUEUE")
+	}
+	conn, err := amqp.Dial(ts.Getenv("DELAYBRIDGE_AMQP_URL"))
+	ts.Check(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	ts.Check(err)
+	queue := args[1]
+	switch args[0] {
+	case "declare":
+		_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+	case "publish":
+		ts.Check(ch.Confirm(false))
+		var c *amqp.DeferredConfirmation
+		c, err = ch.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, false, false, amqp.Publishing{})
+		ts.Check(err)
+		c.Wait()
+	case "unbind":
+		err = ch.QueueUnbind(queue, "", queue, nil)
+	default:
+		ts.Fatalf("broker %s: unknown", strings.Join(args, " "))
+	}
+	ts.Check(err)
+}
