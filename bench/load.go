@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// result is what was measured of a path, a value per round.
+type result struct {
+	published, delivered []float64 // messages per second in a flood
+	p50, p99             []float64 // lateness at paceRate, ms
+	worst                float64   // lateness at paceRate, ms
+	early, again         int
+}
+
+// measure floods a path, and then keeps a pace.
+func (l *lab) measure(ctx context.Context, p path, r *result) error {
+	if err := l.flood(ctx, p, r); err != nil {
+		return err
+	}
+	return l.pace(ctx, p, r)
+}
+
+// flood publishes as fast as the path takes it. The delivery rate is that of
+// the whole: from the first publish to the last delivery, less the delay.
+func (l *lab) flood(ctx context.Context, p path, r *result) error {
+	delay := p.delay(floodDelay, floodOffset)
+	a := l.begin(p, "flood", flood)
+	due := make([]time.Time, flood)
+	body := make([]byte, bodyBytes)
+	var next atomic.Int64
+	var hands group
+	began := time.Now()
+	for range publishers {
+		hands.do(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= flood {
+					return nil
+				}
+				var err error
+				if due[i], err = p.publish(ctx, a.id(i), body, delay); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	if err := hands.wait(); err != nil {
+		return err
+	}
+	published := time.Since(began)
+	if err := l.await(ctx, a); err != nil {
+		return err
+	}
+	last := began
+	for i, at := range a.at {
+		if at.After(last) {
+			last = at
+		}
+		if at.Before(due[i].Truncate(time.Millisecond)) {
+			r.early++
+		}
+	}
+	r.again += a.again
+	r.published = append(r.published, flood/published.Seconds())
+	r.delivered = append(r.delivered, flood/(last.Sub(began)-delay).Seconds())
+	return nil
+}
+
+// pace publishes at a steady rate and looks at lateness.
+func (l *lab) pace(ctx context.Context, p path, r *result) error {
+	n := int(paceFor.Seconds() * paceRate)
+	a := l.begin(p, "pace", n)
+	due := make([]time.Time, n)
+	body := make([]byte, bodyBytes)
+	var hands group
+	began := time.Now()
+	for i := range n {
+		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / paceRate)); ahead > 0 {
+			time.Sleep(ahead)
+		}
+		delay := p.delay(paceDelay, rand.N(paceSpread-paceDelay)).Truncate(time.Millisecond)
+		if delay > paceDelay && delay%time.Second == 0 {
+			delay += time.Millisecond // or it would be a tier
+		}
+		hands.do(func() (err error) {
+			due[i], err = p.publish(ctx, a.id(i), body, delay)
+			return err
+		})
+	}
+	if err := hands.wait(); err != nil {
+		return err
+	}
+	if err := l.await(ctx, a); err != nil {
+		return err
+	}
+	late := make([]float64, n)
+	for i, at := range a.at {
+		late[i] = float64(at.Sub(due[i]).Microseconds()) / 1000
+		if at.Before(due[i].Truncate(time.Millisecond)) {
+			r.early++
+		}
+	}
+	r.again += a.again
+	r.p50 = append(r.p50, quantile(late, 0.50))
+	r.p99 = append(r.p99, quantile(late, 0.99))
+	r.worst = max(r.worst, quantile(late, 1))
+	return nil
+}
+
+// group is goroutines of which the first error counts.
+type group struct {
+	sync.WaitGroup
+	once sync.Once
+	err  error
+}
+
+func (g *group) do(f func() error) {
+	g.Go(func() {
+		if err := f(); err != nil {
+			g.once.Do(func() { g.err = err })
+		}
+	})
+}
+
+func (g *group) wait() error {
+	g.Wait()
+	return g.err
+}
