@@ -4,7 +4,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-GOTEST     := go test -race -shuffle=on -count=1
+# Most tests wait for a broker rather than for a processor.
+GOTEST     := go test -race -shuffle=on -count=1 -parallel=8 -timeout=8m
 DEVSERVERS := go run ./internal/servers/cmd/devservers
 LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 

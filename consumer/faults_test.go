@@ -39,7 +39,7 @@ func (l *ledger) has(n int) error {
 	return nil
 }
 
-func TestKilledBrokerLosesNothing(t *testing.T) {
+func TestKilledAndSilentBroker(t *testing.T) {
 	t.Parallel()
 	server := servertest.RabbitMQForTest(t)
 	b := &broker{
@@ -73,7 +73,15 @@ func TestKilledBrokerLosesNothing(t *testing.T) {
 	}
 	eventually(t, func() error { return l.has(n) })
 	b.wantHeld(b.queue, 0)
+
+	// Nor does a silent broker hold up the end.
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	r.stop()
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCutConnections(t *testing.T) {

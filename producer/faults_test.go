@@ -24,6 +24,7 @@ type load struct {
 }
 
 func startLoad(t *testing.T, p *producer.Producer) *load {
+	t.Helper()
 	l := &load{answers: map[string]error{}}
 	for g := range 40 {
 		w := message.After(time.Duration(g%2) * 300 * time.Millisecond)

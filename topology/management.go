@@ -52,8 +52,8 @@ func NewManagement(rawURL, vhost string) (*Management, error) {
 // String returns the address of the API, without credentials.
 func (m *Management) String() string { return m.base.String() }
 
-// brokerQueue is a queue as the API shows it. What has a pointer or a raw type
-// comes from statistics: it is absent at first, and up to ten seconds old.
+// brokerQueue is a queue as the API shows it. From Policy on all comes from
+// statistics: it is absent at first, and up to ten seconds old.
 type brokerQueue struct {
 	Name            string         `json:"name"`
 	Type            string         `json:"type"`

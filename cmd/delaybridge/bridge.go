@@ -31,7 +31,7 @@ SIGTERM the bridge finishes what it has claimed and exits with 0.`,
 		if err != nil {
 			return err
 		}
-		defer client.Close()
+		defer func() { _ = client.Close() }()
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
 		c.StartWithin, c.Logger = settings.connectTimeout, a.logger(settings)
 		bridge, err := redisbridge.New(c)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
@@ -48,6 +49,26 @@ func dueMessages(t *testing.T, env servertest.Env, ids ...string) {
 			t.Fatalf("publish %s: %v", id, err)
 		}
 	}
+}
+
+// onBind declares a queue as 'consume --bind' does, so that nothing becomes due
+// before it is bound.
+func onBind(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bind QUEUE KEY")
+	}
+	conn, err := amqp.Dial(ts.Getenv("DELAYBRIDGE_AMQP_URL"))
+	ts.Check(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	ts.Check(err)
+	prefix := ts.Getenv("DELAYBRIDGE_PREFIX")
+	_, err = ch.QueueDeclare(args[0], true, false, false, false, amqp.Table{
+		"x-queue-type": "quorum", "x-delivery-limit": int64(20), "x-dead-letter-exchange": prefix + ".quarantine",
+		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+	})
+	ts.Check(err)
+	ts.Check(ch.QueueBind(args[0], args[1], prefix+".ready", false, nil))
 }
 
 func TestConsumeInterrupted(t *testing.T) {

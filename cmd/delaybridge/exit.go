@@ -42,7 +42,8 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.Is(err, broker.ErrUnreachable), errors.Is(err, redisbridge.ErrUnreachable),
 		errors.Is(err, topology.ErrUnreachable):
 		return exitUnreachable
-	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration):
+	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration),
+		errors.Is(err, topology.ErrConfiguration):
 		return exitUsage
 	}
 	return exitFailed

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"delaybridge": delaybridge,
 					"broker":      onBroker,
+					"bind":        onBind,
 				},
 			})
 		})
@@ -73,13 +74,18 @@ func program(t *testing.T) (dir string) {
 func scriptEnv(t *testing.T) map[string]string {
 	t.Helper()
 	env := servertest.ForTest(t)
-	stranger, err := url.Parse(env.ManagementURL)
-	if err != nil {
-		t.Fatal(err)
+	asStranger := func(address string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword("stranger", "s3cret")
+		return u.String()
 	}
-	stranger.User = url.UserPassword("stranger", "secret")
 	return map[string]string{
-		beDelaybridge:                "1",
+		beDelaybridge: "1",
+		"GORACE":      "atexit_sleep_ms=0", // otherwise it sleeps for a second
+
 		"DELAYBRIDGE_AMQP_URL":       env.AMQPURL,
 		"DELAYBRIDGE_MANAGEMENT_URL": env.ManagementURL,
 		"DELAYBRIDGE_REDIS_URL":      env.RedisURL,
@@ -87,7 +93,8 @@ func scriptEnv(t *testing.T) map[string]string {
 		"DELAYBRIDGE_TIERS":          "1s,30s",
 		"DELAYBRIDGE_LEAD":           "1s",
 		"DELAYBRIDGE_SHARDS":         "1",
-		"MANAGEMENT_OF_A_STRANGER":   stranger.String(),
+		"AMQP_OF_A_STRANGER":         asStranger(env.AMQPURL),
+		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/message"
@@ -87,6 +89,10 @@ way, reports and exits with 130.`,
 			return usage(fmt.Errorf("--in-flight %d: must be at least 1", inFlight))
 		case timeout <= 0:
 			return usage(fmt.Errorf("--timeout %v: must be longer than 0", timeout))
+		}
+		// That it has connected is no news to someone who waits for a receipt.
+		if settings.logLevel == slog.LevelInfo {
+			settings.logLevel = slog.LevelWarn
 		}
 		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout}
 		if file == "" {
@@ -192,6 +198,7 @@ type publishJob struct {
 // waits for the answers to what is under way, and sends nothing more. Redis is
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
+	logging.Disable() // go-redis writes to standard error what Publish returns
 	client, err := redisbridge.NewClient(j.settings.redisURL)
 	if err != nil {
 		return err

@@ -25,10 +25,10 @@ func (j *publishJob) file(ctx context.Context, name string) error {
 		}
 		input = file
 	}
-	report := &publishReport{job: j, progress: j.newProgress(size)}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	report := &publishReport{job: j, progress: j.newProgress(size), stop: stop}
 	lost := j.session(ctx, func(p *producer.Producer, ended <-chan struct{}) {
-		reading, stop := context.WithCancel(ctx)
-		defer stop()
 		go func() {
 			select {
 			case <-ended: // it gave up: there is no point in reading on

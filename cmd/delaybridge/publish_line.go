@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -57,9 +58,12 @@ func (p *publication) parse(line []byte) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("not one JSON object: there is something after it")
 	}
-	p.message = message.Message{ID: l.ID, RoutingKey: l.Key, ContentType: l.ContentType, Headers: tableOf(l.Headers)}
+	p.message = message.Message{ID: l.ID, RoutingKey: l.Key, ContentType: l.ContentType}
 	var faults []error
 	var err error
+	if p.message.Headers, err = tableOf(l.Headers); err != nil {
+		faults = append(faults, fmt.Errorf("headers: %w", err))
+	}
 	if p.when, err = parseWhen(l.In, l.At, "in", "at"); err != nil {
 		faults = append(faults, err)
 	} else {
@@ -103,9 +107,9 @@ func explainJSON(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("not JSON: the line ends in the middle of a value")
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("not a JSON object, but a %s", wrong.Value)
+		return fmt.Errorf("want a JSON object, found: %s", wrong.Value)
 	case errors.As(err, &wrong):
-		return fmt.Errorf("%s: want a %s, not a %s", wrong.Field, kindName(wrong.Type.Kind().String()), wrong.Value)
+		return fmt.Errorf("%s: want a JSON %s, found: %s", wrong.Field, jsonType(wrong.Type), wrong.Value)
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
@@ -114,44 +118,54 @@ func explainJSON(err error) error {
 	return fmt.Errorf("not JSON: %s", text)
 }
 
-func kindName(kind string) string {
-	if kind == "map" {
-		return "JSON object"
+func jsonType(t reflect.Type) string {
+	if t.Kind() == reflect.Map {
+		return "object"
 	}
-	return kind
+	return t.Kind().String()
 }
 
 // tableOf turns a JSON object into headers. Whole numbers become int64, all
 // others float64.
-func tableOf(object map[string]any) amqp.Table {
+func tableOf(object map[string]any) (amqp.Table, error) {
 	if object == nil {
-		return nil
+		return nil, nil
 	}
 	table := make(amqp.Table, len(object))
 	for name, value := range object {
-		table[name] = headerOf(value)
+		header, err := headerOf(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		table[name] = header
 	}
-	return table
+	return table, nil
 }
 
-func headerOf(value any) any {
+func headerOf(value any) (any, error) {
 	switch v := value.(type) {
 	case json.Number:
 		if whole, err := v.Int64(); err == nil {
-			return whole
+			return whole, nil
 		}
-		float, _ := v.Float64() // infinite where it is out of range
-		return float
+		float, err := v.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("%s is out of range", v)
+		}
+		return float, nil
 	case map[string]any:
 		return tableOf(v)
 	case []any:
 		array := make([]any, len(v))
 		for i, element := range v {
-			array[i] = headerOf(element)
+			var err error
+			if array[i], err = headerOf(element); err != nil {
+				return nil, err
+			}
 		}
-		return array
+		return array, nil
 	}
-	return value
+	return value, nil
 }
 
 // lineReader splits its input into lines, however long they are.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -30,7 +32,7 @@ type receipt struct {
 func newReceipt(p *publication) receipt {
 	return receipt{
 		Line: p.line, ID: p.message.ID, Key: p.message.RoutingKey,
-		Path: p.receipt.Path, Due: p.receipt.Due.UTC(), Duplicate: p.receipt.Duplicate, Past: p.receipt.Past,
+		Path: p.receipt.Path, Due: p.receipt.Due.UTC().Truncate(time.Millisecond), Duplicate: p.receipt.Duplicate, Past: p.receipt.Past,
 	}
 }
 
@@ -66,12 +68,14 @@ func (j *publishJob) print(receipts []receipt) error {
 type publishReport struct {
 	job      *publishJob
 	progress *progress
+	stop     func()    // ends reading
 	receipts []receipt // unless they are printed as they come
 
 	last                                     int // the number of the last line
 	published, rejected, unconfirmed, failed int
-	server                                   error // why a server could not be used
-	output                                   error // why standard output could not
+	server                                   error // why Redis could not be reached
+	hopeless                                 error // why no other line can do better
+	output                                   error // why standard output cannot be written
 }
 
 func (r *publishReport) add(p *publication) {
@@ -83,21 +87,26 @@ func (r *publishReport) add(p *publication) {
 		r.succeed(newReceipt(p))
 	case errors.As(p.err, &rejected), errors.Is(p.err, producer.ErrInvalid):
 		r.rejected++
-		r.say("line %d: rejected: %v", p.line, p.err)
+		r.say("line %d: rejected: %s", p.line, oneLine(p.err))
 	case errors.Is(p.err, producer.ErrUnconfirmed):
 		r.unconfirmed++
-		r.say("line %d: %v", p.line, p.err)
+		r.say("line %d: %s", p.line, oneLine(p.err))
 	default:
 		r.failed++
-		r.say("line %d: %v", p.line, p.err)
+		r.say("line %d: %s", p.line, oneLine(p.err))
 	}
-	for _, cause := range []error{redisbridge.ErrUnreachable, redisbridge.ErrConfiguration} {
-		if r.server == nil && errors.Is(p.err, cause) {
-			r.server = p.err
-		}
+	switch {
+	case r.server == nil && errors.Is(p.err, redisbridge.ErrUnreachable):
+		r.server = p.err // lines whose delay equals a tier do not need it
+	case r.hopeless == nil && (errors.Is(p.err, producer.ErrMissing) || errors.Is(p.err, producer.ErrForbidden) ||
+		errors.Is(p.err, redisbridge.ErrConfiguration)):
+		r.hopeless = p.err
+		r.stop()
 	}
 	r.progress.add(p)
 }
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (r *publishReport) succeed(receipt receipt) {
 	if note := receipt.note(); note != "" {
@@ -132,9 +141,9 @@ func (r *publishReport) close(ctx context.Context, lost error) error {
 	case ctx.Err() != nil:
 		r.say("interrupted: nothing after line %d was published", r.last)
 		return ctx.Err()
-	case lost != nil:
-		r.say("the connection is lost for good: nothing after line %d was published", r.last)
-		return lost
+	case r.hopeless != nil, lost != nil:
+		r.say("stopped: nothing after line %d was published", r.last)
+		return cmp.Or(r.hopeless, lost)
 	case r.server != nil:
 		return r.server
 	case r.output != nil:
@@ -158,10 +167,16 @@ func (j *publishJob) newProgress(size int64) *progress {
 	if !isTerminal(j.err) || j.format == formatJSONL && isTerminal(j.out) {
 		return &progress{}
 	}
-	return &progress{bytes: size >= 0, bar: progressbar.NewOptions64(size,
-		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"),
-		progressbar.OptionShowBytes(size >= 0), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
+	options := []progressbar.Option{
+		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+	}
+	if size >= 0 {
+		options = append(options, progressbar.OptionShowBytes(true))
+	} else {
+		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString("msg"))
+	}
+	return &progress{bytes: size >= 0, bar: progressbar.NewOptions64(size, options...)}
 }
 
 func (p *progress) add(done *publication) {

@@ -171,7 +171,7 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 	case "prefix":
 		tc.Prefix = v.Value
 	case "tiers":
-		for _, text := range strings.Split(v.Value, ",") {
+		for text := range strings.SplitSeq(v.Value, ",") {
 			ttl, err := parseDuration(strings.TrimSpace(text))
 			if err != nil {
 				return err

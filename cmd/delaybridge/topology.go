@@ -104,7 +104,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		}
 		drifts, err := settings.topology.Verify(cmd.Context(), management)
 		if err != nil {
-			return configurationFault(err)
+			return err
 		}
 		if len(drifts) == 0 && *format == formatTable {
 			fmt.Fprintln(a.err, "no drift: the broker is as described")
@@ -158,7 +158,7 @@ closes the entrances first and watches the queues for %v.`, topology.SettleTime)
 		if len(changes) > 0 {
 			err = errors.Join(err, a.printChanges(*format, changes, ""))
 		}
-		return configurationFault(err)
+		return err
 	}
 	return cmd
 }
@@ -184,13 +184,5 @@ func (c config) management() (*topology.Management, error) {
 		return nil, err
 	}
 	management, err := topology.NewManagement(c.managementURL, uri.Vhost)
-	return management, configurationFault(err)
-}
-
-// configurationFault gives a wrong management URL the exit code it stands for.
-func configurationFault(err error) error {
-	if errors.Is(err, topology.ErrConfiguration) {
-		return usage(err)
-	}
-	return err
+	return management, err
 }

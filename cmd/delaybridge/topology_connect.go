@@ -23,11 +23,14 @@ func withBroker(ctx context.Context, a *app, c config, work func(context.Context
 		return err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- conn.Run(running) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = conn.Run(running) // Channel returns the same error
+	}()
 	defer func() {
 		stop()
-		<-ended // its error, if any, was that of a channel
+		<-ended
 	}()
 	first, err := conn.Channel(ctx) // waits for the connection
 	if err != nil {

@@ -26,8 +26,7 @@ type view interface {
 func newView(out *os.File, rows int) view {
 	fd := int(out.Fd())
 	if width, height, err := term.GetSize(fd); err == nil && os.Getenv("TERM") != "dumb" && fits(width, height, rows) {
-		_, plain := os.LookupEnv("NO_COLOR")
-		return &screen{out: out, bar: min(width-besides, maxBar), colour: !plain}
+		return &screen{out: out, bar: min(width-besides, maxBar), colour: os.Getenv("NO_COLOR") == ""}
 	}
 	return lines{out}
 }

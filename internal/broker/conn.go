@@ -57,8 +57,7 @@ type Conn struct {
 // New checks the configuration. It does no I/O.
 func New(c Config) (*Conn, error) {
 	if _, err := amqp.ParseURI(c.URL); err != nil {
-		var quoting *url.Error
-		if errors.As(err, &quoting) {
+		if quoting, ok := errors.AsType[*url.Error](err); ok {
 			err = quoting.Err // without the URL, which has the password in it
 		}
 		return nil, fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +72,7 @@ func TestConnectionClosedByAnOperatorComesBack(t *testing.T) {
 	load := func() {
 		for range 100 {
 			n++
-			if err := l.publish(t.Context(), p, "", "q", fmt.Sprint(n)); errors.Is(err, broker.ErrNotSent) {
+			if err := l.publish(t.Context(), p, "", "q", strconv.Itoa(n)); errors.Is(err, broker.ErrNotSent) {
 				t.Fatal(err)
 			}
 		}
@@ -113,13 +113,13 @@ func TestFrozenBroker(t *testing.T) {
 	// The kernel takes these on the broker's behalf. Three heartbeats later the
 	// connection counts as dead.
 	for i := range 10 {
-		if err := l.publish(t.Context(), p, "", "q", fmt.Sprint(i)); err != nil {
+		if err := l.publish(t.Context(), p, "", "q", strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	answers := l.await(t)
 	for i := range 10 {
-		if err := answers[fmt.Sprint(i)]; !errors.Is(err, broker.ErrUnconfirmed) {
+		if err := answers[strconv.Itoa(i)]; !errors.Is(err, broker.ErrUnconfirmed) {
 			t.Errorf("%d, sent to a frozen broker: got %v, want ErrUnconfirmed", i, err)
 		}
 	}

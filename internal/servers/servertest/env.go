@@ -83,6 +83,7 @@ func RedisForTest(t testing.TB) *servers.Redis {
 
 // stopAfter stops a server when the test is over.
 func stopAfter(t testing.TB, stop func(context.Context) error) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 		defer cancel()

@@ -8,11 +8,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// onBroker does with AMQP what people do to a topology: declare a classic
-// queue, publish to a queue, unbind a queue from the exchange of its name.
+// onBroker does with AMQP what people do to a topology: declare or delete a
+// queue, catch all that is due in one, publish to a queue, unbind a queue from
+// the exchange of its name.
 func onBroker(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: broker declare|publish|unbind QUEUE")
+		ts.Fatalf("usage: broker catch|declare|delete|publish|unbind QUEUE")
 	}
 	conn, err := amqp.Dial(ts.Getenv("DELAYBRIDGE_AMQP_URL"))
 	ts.Check(err)
@@ -21,8 +22,14 @@ func onBroker(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	queue := args[1]
 	switch args[0] {
+	case "catch":
+		_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+		ts.Check(err)
+		err = ch.QueueBind(queue, "#", ts.Getenv("DELAYBRIDGE_PREFIX")+".ready", false, nil)
 	case "declare":
 		_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+	case "delete":
+		_, err = ch.QueueDelete(queue, false, false, false)
 	case "publish":
 		ts.Check(ch.Confirm(false))
 		var c *amqp.DeferredConfirmation
