@@ -27,3 +27,18 @@ func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
 func (p plan) Lane() int64      { return p.lane.Milliseconds() }
 func (p plan) Left() int64      { return p.left.Milliseconds() }
 func (p plan) Postponed() int64 { return p.postponed }
+
+// ServerClock is serverClock with its methods exported.
+type ServerClock struct{ clock *serverClock }
+
+// NewServerClock returns one without samples.
+func NewServerClock() ServerClock { return ServerClock{newServerClock()} }
+
+// Learn is learn.
+func (c ServerClock) Learn(asked time.Time, readUS int64) { c.clock.learn(asked, readUS) }
+
+// Forget is forget.
+func (c ServerClock) Forget() { c.clock.forget() }
+
+// At is at.
+func (c ServerClock) At(t time.Time) int64 { return c.clock.at(t) }

@@ -30,7 +30,8 @@ type Park struct {
 	config  ParkConfig
 	scripts scripts
 	keys    []shardKeys
-	leads   []any // TTLs of the lanes in ms, longest first
+	clocks  []*serverClock // one per shard, as each may be another server's
+	leads   []any          // TTLs of the lanes in ms, longest first
 
 	mu       sync.Mutex
 	pipeline redis.Scripter // nil before first use
@@ -51,11 +52,15 @@ func NewPark(c ParkConfig) (*Park, error) {
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())
 	}
+	for range p.keys {
+		p.clocks = append(p.clocks, newServerClock())
+	}
 	return p, nil
 }
 
 // Park stores m, to be delivered when w says, and returns once Redis has it:
-// with appendfsync always, once it is on disk. It uses Redis' clock alone.
+// with appendfsync always, once it is on disk. A delay runs from the call. Due
+// times are by Redis' clock; what this machine's clock shows plays no part.
 //
 // The error wraps ErrUnconfirmed when nobody can know whether m was stored;
 // after any other error it was not.
@@ -65,26 +70,29 @@ func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (me
 
 // parkAs parks m under a key that may differ from its ID.
 func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
+	called := time.Now()
 	pipeline, err := p.ready(ctx)
 	if err != nil {
 		return message.Ticket{}, err
 	}
 	shard, slot := locate(key, len(p.keys))
-	k := p.keys[shard]
+	k, clock := p.keys[shard], p.clocks[shard]
 	delay, _ := w.Relative()
 	kind, ms := "in", delay.Milliseconds()
 	if instant, absolute := w.Instant(); absolute {
 		kind, ms = "at", instant.UnixMilli()
 	}
-	args := append(make([]any, 0, 6+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
-		wakeChannel(p.config.Topology), k.number)
+	args := append(make([]any, 0, 7+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
+		wakeChannel(p.config.Topology), k.number, clock.at(called))
 	args = append(args, p.leads...)
 	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot)}, args...).Slice()
 	if err != nil {
+		clock.forget()
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, classify(err))
 	}
 	r := reply{rest: answer}
 	ticket := message.Ticket{Parking: message.Parking(r.int()), Due: time.UnixMilli(r.int())}
+	clock.learn(called, r.int())
 	return ticket, r.err
 }
 

@@ -26,7 +26,7 @@ func parseDuration(text string) (time.Duration, error) {
 		}
 	}
 	d, err := time.ParseDuration(rest)
-	if err != nil || (days > 0 && d < 0) {
+	if err != nil || (days > 0 && (d < 0 || days+d < 0)) { // beyond 292 years it wraps around
 		return 0, wrong
 	}
 	return days + d, nil

@@ -214,7 +214,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: j.logger(j.settings),
 	})
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()

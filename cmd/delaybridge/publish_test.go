@@ -11,59 +11,85 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
+// child is the program as a process of its own.
+type child struct {
+	*exec.Cmd
+	input  io.WriteCloser
+	output *bufio.Scanner // lines of standard output
+	said   bytes.Buffer   // standard error, once it has ended
+}
+
+func startChild(t *testing.T, vars map[string]string, args ...string) *child {
+	t.Helper()
+	c := &child{Cmd: command(t, vars, args...)}
+	c.Stderr = &c.said
+	var err error
+	if c.input, err = c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	output, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.output = bufio.NewScanner(output)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func command(t *testing.T, vars map[string]string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(program(t), "delaybridge"), args...)
+	cmd.Env = os.Environ()
+	for name, value := range vars {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+func applyTopology(t *testing.T, vars map[string]string) {
+	t.Helper()
+	if output, err := command(t, vars, "topology", "apply").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
+func (c *child) ends(t *testing.T, code int) {
+	t.Helper()
+	_ = c.Wait()
+	if got := c.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d; it said:\n%.3000s", got, code, &c.said)
+	}
+}
+
 // TestInterruptedPublish interrupts a publish whose input is still open.
 func TestInterruptedPublish(t *testing.T) {
 	t.Parallel()
-	bin, vars := program(t), scriptEnv(t)
-	command := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "delaybridge"), args...)
-		cmd.Env = os.Environ()
-		for name, value := range vars {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-		return cmd
-	}
-	if output, err := command("topology", "apply").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	cmd := command("publish", "--file", "-", "-o", "jsonl")
-	input, err := cmd.StdinPipe()
-	if err != nil {
+	vars := scriptEnv(t)
+	applyTopology(t, vars)
+	c := startChild(t, vars, "publish", "--file", "-", "-o", "jsonl")
+	if _, err := io.WriteString(c.input, `{"id":"a","key":"k","in":"1s"}`+"\n"+`{"id":"b","key":"k"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(input, `{"id":"a","key":"k","in":"1s"}`+"\n"+`{"id":"b","key":"k"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	receipts := bufio.NewScanner(output)
 	for _, id := range []string{"a", "b"} {
-		if !receipts.Scan() || !strings.Contains(receipts.Text(), `"id":"`+id+`"`) {
-			t.Errorf("got %s, want the receipt of %s", receipts.Text(), id)
+		if !c.output.Scan() || !strings.Contains(c.output.Text(), `"id":"`+id+`"`) {
+			t.Errorf("got %s, want the receipt of %s", c.output.Text(), id)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
+	c.ends(t, exitInterrupted)
 	for _, want := range []string{"2 of 2 messages published", "interrupted: nothing after line 2 was published"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("standard error %q does not say %q", &said, want)
+		if !strings.Contains(c.said.String(), want) {
+			t.Errorf("standard error %q does not say %q", &c.said, want)
 		}
 	}
 }
@@ -71,9 +97,8 @@ func TestInterruptedPublish(t *testing.T) {
 // TestInterruptedWhileWaiting interrupts a publish that has no connection.
 func TestInterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(program(t), "delaybridge"),
+	cmd := command(t, map[string]string{beDelaybridge: "1"},
 		"publish", "--id", "o-1", "--key", "k", "--amqp-url", "amqp://127.0.0.1:1", "--connect-timeout", "10m", "--timeout", "10m")
-	cmd.Env = append(os.Environ(), beDelaybridge+"=1")
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,77 +118,50 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		last = lines.Text()
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
-	if !strings.Contains(last, "publish o-1: not sent: ") {
-		t.Errorf("its last words are %q", last)
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(last, "publish o-1: not sent: ") {
+		t.Errorf("exit code %d, last words %q", code, last)
 	}
 }
 
 // TestServerDiesUnderPublish kills the broker in the middle of a file. Each line
-// is either confirmed, and then delivered, or reported by its number.
+// has a receipt or is reported by its number.
 func TestServerDiesUnderPublish(t *testing.T) {
 	t.Parallel()
 	server := servertest.RabbitMQForTest(t)
-	bin, vars := program(t), scriptEnv(t)
+	vars := scriptEnv(t)
 	vars["DELAYBRIDGE_AMQP_URL"] = server.AMQPURL()
-	command := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "delaybridge"), args...)
-		cmd.Env = os.Environ()
-		for name, value := range vars {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-		return cmd
-	}
-	if output, err := command("topology", "apply").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	cmd := command("publish", "--file", "-", "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	applyTopology(t, vars)
+	c := startChild(t, vars, "publish", "--file", "-", "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
+	fed := make(chan struct{})
 	go func() {
-		defer input.Close()
+		defer close(fed)
+		defer c.input.Close()
 		for i := 1; ; i++ {
-			if _, err := fmt.Fprintf(input, `{"id":"%d","key":"k","in":"30s"}`+"\n", i); err != nil {
-				return // it has ended
+			if _, err := fmt.Fprintf(c.input, `{"id":"%d","key":"k","in":"30s"}`+"\n", i); err != nil {
+				return // the program has ended
 			}
 		}
 	}()
 	confirmed := 0
-	for receipts := bufio.NewScanner(output); receipts.Scan(); {
+	for c.output.Scan() {
 		if confirmed++; confirmed == 500 {
 			if err := server.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitUnreachable {
-		t.Errorf("exit code %d, want %d", code, exitUnreachable)
-	}
+	c.ends(t, exitUnreachable)
+	<-fed
 	reported, last := 0, 0
-	for line := range strings.Lines(said.String()) {
-		if strings.Contains(line, "unconfirmed: ") || strings.Contains(line, "not sent: ") {
-			if _, err := fmt.Sscanf(line, "line %d:", new(int)); err == nil {
-				reported++
-			}
+	for line := range strings.Lines(c.said.String()) {
+		if _, err := fmt.Sscanf(line, "line %d:", new(int)); err == nil &&
+			(strings.Contains(line, "unconfirmed: ") || strings.Contains(line, "not sent: ")) {
+			reported++
 		}
 		_, _ = fmt.Sscanf(line, "stopped: nothing after line %d was published", &last)
 	}
 	if reported == 0 || confirmed+reported != last {
-		t.Errorf("%d lines confirmed and %d reported, of %d:\n%.3000s", confirmed, reported, last, &said)
+		t.Errorf("%d lines confirmed and %d reported, of %d:\n%.3000s", confirmed, reported, last, &c.said)
 	}
 }
 
@@ -188,7 +186,7 @@ func TestLinesThatAreTooLong(t *testing.T) {
 
 func TestInputThatBreaksOff(t *testing.T) {
 	t.Parallel()
-	broken := io.MultiReader(strings.NewReader("one\n"), iotestErrReader{})
+	broken := io.MultiReader(strings.NewReader("one\n"), iotest.ErrReader(os.ErrPermission))
 	reader := newLineReader(broken)
 	if line, err := reader.next(); string(line) != "one" || err != nil {
 		t.Errorf("got %q, %v", line, err)
@@ -200,10 +198,6 @@ func TestInputThatBreaksOff(t *testing.T) {
 		t.Errorf("got %v, want the end", err)
 	}
 }
-
-type iotestErrReader struct{}
-
-func (iotestErrReader) Read([]byte) (int, error) { return 0, os.ErrPermission }
 
 func FuzzPublishLine(f *testing.F) {
 	for _, seed := range []string{

@@ -9,11 +9,11 @@
 local bucket_ms = 4000
 local slots = 32768
 
--- The server's clock in ms, rounded down, and whether that cut something off.
+-- The server's clock in ms, rounded down, and in microseconds.
 local function clock()
   local t = redis.call('TIME')
-  local us = tonumber(t[2])
-  return t[1] * 1000 + math.floor(us / 1000), us % 1000 > 0
+  local us = t[1] * 1000000 + t[2]
+  return math.floor(us / 1000), us
 end
 
 local function bucket_key(schedule, bucket)

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+type item struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+func (i item) row() []string { return []string{i.Name, "x"} }
+
+func TestEmit(t *testing.T) {
+	t.Parallel()
+	items := []item{{"a<b", 1}, {"long name", 22}}
+	for name, c := range map[string]struct {
+		format string
+		items  []item
+		want   string
+	}{
+		"table":       {formatTable, items, "NAME       COUNT\na<b        x\nlong name  x\n"},
+		"empty table": {formatTable, nil, "NAME  COUNT\n"},
+		"json":        {formatJSON, items[1:], "[\n  {\n    \"name\": \"long name\",\n    \"count\": 22\n  }\n]\n"},
+		"empty json":  {formatJSON, nil, "[]\n"},
+		"jsonl":       {formatJSONL, items[1:], "{\"name\":\"long name\",\"count\":22}\n"},
+		"empty jsonl": {formatJSONL, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if err := emit(&out, c.format, c.items, []string{"NAME", "COUNT"}, item.row); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != c.want {
+				t.Errorf("got  %q\nwant %q", &out, c.want)
+			}
+		})
+	}
+}
+
+type fullDisk struct{}
+
+var errFull = errors.New("no space left")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+func TestEmitSaysThatItCannotWrite(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{formatTable, formatJSON, formatJSONL} {
+		if err := emit(fullDisk{}, format, []item{{"a", 1}}, []string{"NAME", "COUNT"}, item.row); !errors.Is(err, errFull) {
+			t.Errorf("%s: got %v, want the writer's error", format, err)
+		}
+	}
+}
+
+func TestOutputFlag(t *testing.T) {
+	t.Parallel()
+	for value, code := range map[string]int{"table": exitOK, "jsonl": exitOK, "json": exitUsage, "": exitUsage} {
+		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+		got := outputFlag(cmd, formatTable, formatJSONL)
+		ran := ""
+		cmd.RunE = func(*cobra.Command, []string) error {
+			ran = *got
+			return nil
+		}
+		cmd.SetArgs([]string{"-o", value})
+		if err := cmd.ExecuteContext(t.Context()); exitCode(t.Context(), err) != code {
+			t.Errorf("-o %q: got %v, want exit code %d", value, err, code)
+		} else if code == exitOK && ran != value {
+			t.Errorf("-o %q: ran with %q", value, ran)
+		} else if code != exitOK && ran != "" {
+			t.Errorf("-o %q: ran all the same", value)
+		}
+	}
+}

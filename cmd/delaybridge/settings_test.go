@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// runIn runs the program in this process, with these variables and no others.
+func runIn(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	lookup := func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	}
+	var out, said bytes.Buffer
+	code = run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &said}, lookup)
+	return code, out.String(), said.String()
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// shown returns what `config show` says about one setting.
+func shown(t *testing.T, key string, env map[string]string, args ...string) value {
+	t.Helper()
+	code, stdout, stderr := runIn(t, env, append([]string{"config", "show", "-o", "json"}, args...)...)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var values []value
+	if err := json.Unmarshal([]byte(stdout), &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values {
+		if v.Key == key {
+			return v
+		}
+	}
+	t.Fatalf("no setting %s in %s", key, stdout)
+	return value{}
+}
+
+// TestPrecedence tries every setting in every combination of sources.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	texts := map[string][3]string{ // by flag, environment, file
+		"amqp-url":        {"amqp://flag", "amqp://env", "amqp://file"},
+		"management-url":  {"http://flag", "http://env", "http://file"},
+		"redis-url":       {"redis://flag", "redis://env", "redis://file"},
+		"prefix":          {"flag", "env", "file"},
+		"tiers":           {"1s,2s", "3s", "4s,5s"},
+		"lead":            {"1m", "2m", "3m"},
+		"shards":          {"1", "2", "3"},
+		"connect-timeout": {"1s", "2s", "3s"},
+		"log-level":       {"debug", "warn", "error"},
+		"log-format":      {"json", "text", "json"},
+	}
+	for _, s := range tableOfSettings {
+		t.Run(s.key, func(t *testing.T) {
+			t.Parallel()
+			text, ok := texts[s.key]
+			if !ok {
+				t.Fatal("this setting is not tested")
+			}
+			path := writeFile(t, s.key+": "+text[2]+"\n")
+			for sources := range 8 {
+				want := value{s.key, s.fallback, "default"}
+				var args []string
+				env := map[string]string{}
+				if sources&1 != 0 {
+					args = append(args, "--config", path)
+					want = value{s.key, text[2], "file " + path}
+				}
+				if sources&2 != 0 {
+					env[s.env()] = text[1]
+					want = value{s.key, text[1], "environment " + s.env()}
+				}
+				if sources&4 != 0 {
+					args = append(args, "--"+s.key, text[0])
+					want = value{s.key, text[0], "flag --" + s.key}
+				}
+				want.Value = strings.Replace(want.Value, "guest:guest", "guest:xxxxx", 1)
+				if got := shown(t, s.key, env, args...); got != want {
+					t.Errorf("flag %v, environment %v, file %v: got %+v, want %+v", sources&4 != 0, sources&2 != 0, sources&1 != 0, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSettingsFile(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "tiers:\n  - 1s\n  - 1m30s\nshards: 8\n")
+	env := map[string]string{"DELAYBRIDGE_CONFIG": path}
+	if got := shown(t, "tiers", env); got.Value != "1s,1m30s" {
+		t.Errorf("a list: got %+v", got)
+	}
+	if got := shown(t, "shards", env, "--config", writeFile(t, "shards: 2")); got.Value != "2" {
+		t.Errorf("--config goes before the environment: got %+v", got)
+	}
+	for name, c := range map[string]struct {
+		content string
+		want    string
+	}{
+		"unknown key":    {"shard: 8\n", `unknown key "shard"; 'delaybridge config show' lists the known ones`},
+		"nested value":   {"tiers:\n  a: 1s\n", "tiers: want a value or a list of values"},
+		"empty value":    {"prefix:\n", "prefix: want a value or a list of values"},
+		"not YAML":       {"a: [\n", "settings.yaml"},
+		"not an object":  {"- a\n", "settings.yaml"},
+		"the same twice": {"prefix: a\nprefix: b\n", "settings.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := runIn(t, nil, "config", "show", "--config", writeFile(t, c.content))
+			if code != exitUsage || !strings.Contains(stderr, c.want) || stdout != "" {
+				t.Errorf("exit code %d, %q, want %d and %q", code, stderr, exitUsage, c.want)
+			}
+		})
+	}
+	if code, _, stderr := runIn(t, map[string]string{"DELAYBRIDGE_CONFIG": "/no/such.yaml"}, "config", "show"); code != exitUsage ||
+		!strings.Contains(stderr, "environment DELAYBRIDGE_CONFIG: open /no/such.yaml") {
+		t.Errorf("a file that is not there: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestConfigShowKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"DELAYBRIDGE_AMQP_URL":       "amqp://u:s3cret@h/v",
+		"DELAYBRIDGE_MANAGEMENT_URL": "http://u:s3cret@h",
+		"DELAYBRIDGE_REDIS_URL":      "redis://:s3cret@h",
+	}
+	for _, format := range []string{formatTable, formatJSON, formatJSONL} {
+		code, stdout, stderr := runIn(t, env, "config", "show", "-o", format)
+		if code != exitOK || strings.Contains(stdout+stderr, "s3cret") || strings.Count(stdout, "xxxxx@h") != 3 {
+			t.Errorf("-o %s: exit code %d\n%s%s", format, code, stdout, stderr)
+		}
+	}
+}
+
+// TestEveryFaultyValueIsNamed makes all mistakes at once.
+func TestEveryFaultyValueIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSettings(func(name string) (string, bool) {
+		value, ok := map[string]string{
+			"DELAYBRIDGE_TIERS":           "1s,x",
+			"DELAYBRIDGE_LEAD":            "",
+			"DELAYBRIDGE_SHARDS":          "many",
+			"DELAYBRIDGE_CONNECT_TIMEOUT": "1",
+			"DELAYBRIDGE_LOG_LEVEL":       "loud",
+			"DELAYBRIDGE_LOG_FORMAT":      "xml",
+		}[name]
+		return value, ok
+	})
+	newRootCommand(&app{settings: s})
+	_, err := s.config()
+	if exitCode(t.Context(), err) != exitUsage {
+		t.Fatalf("got %v, want a usage error", err)
+	}
+	for _, want := range []string{
+		`tiers (from environment DELAYBRIDGE_TIERS): "x" is not a duration`, `lead (from environment DELAYBRIDGE_LEAD): "" is not a duration`,
+		`shards (from environment DELAYBRIDGE_SHARDS): "many" is not a number`, `connect-timeout (from environment DELAYBRIDGE_CONNECT_TIMEOUT): "1"`,
+		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}
+
+func TestDefaultsAreTheTopologys(t *testing.T) {
+	t.Parallel()
+	s := newSettings(func(string) (string, bool) { return "", false })
+	newRootCommand(&app{settings: s})
+	c, err := s.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := topology.New(topology.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if c.connectTimeout != 15*time.Second {
+		t.Errorf("connect timeout %v", c.connectTimeout)
+	}
+}
