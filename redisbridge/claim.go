@@ -19,9 +19,8 @@ const (
 // claimed is what a claim returned.
 type claimed struct {
 	status   int64
-	at       time.Time // when the answer arrived, by this machine's monotonic clock
-	now      int64     // Redis' clock, Unix ms
-	next     int64     // next promotion, or the end of another's lease; -1 for never
+	now      int64 // Redis' clock, Unix ms
+	next     int64 // next promotion, or the end of another's lease; -1 for never
 	turn     int64
 	asked    bool
 	inHand   int64 // messages claimed by this bridge and not yet settled, as Redis counts
@@ -48,11 +47,6 @@ func unix48(s string) int64 {
 	return int64(binary.BigEndian.Uint64(b[:])) //nolint:gosec // 48 bits
 }
 
-// clock tells Redis' time, in ms rounded down, at any later instant: what this
-// machine has counted since the answer arrived is never more than what has
-// passed since Redis read its clock.
-func (c *claimed) clock() int64 { return c.now + time.Since(c.at).Milliseconds() }
-
 const (
 	claimMost  = 256
 	claimBytes = 8 << 20
@@ -64,15 +58,21 @@ func (s *shard) claim(ctx context.Context, room int) (claimed, error) {
 	if s.b.register.prefers(s.n) {
 		role = "preferred"
 	}
+	asked := time.Now()
 	lease := s.b.config.Lease.Milliseconds()
 	answer, err := s.b.scripts.claim.Run(ctx, s.b.config.Client,
 		[]string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes},
 		s.b.id, role, lease, standbyGrace.Milliseconds(), s.turn, room, claimBytes).Slice()
+	heard := time.Now()
 	if err != nil {
+		s.clock.forget()
 		return claimed{}, fmt.Errorf("claim from shard %d: %w", s.n, classify(err))
 	}
 	r := reply{rest: answer}
-	c := claimed{at: time.Now(), status: r.int(), now: r.int(), next: r.int()}
+	c := claimed{status: r.int()}
+	us := r.int()
+	c.now, c.next = us/1000, r.int()
+	s.clock.learn(asked, heard, us)
 	if c.status == answerClaimed {
 		c.turn, c.asked, c.inHand = r.int(), r.int() == 1, r.int()
 		for len(r.rest) > 0 && r.err == nil {
@@ -85,6 +85,28 @@ func (s *shard) claim(ctx context.Context, room int) (claimed, error) {
 		}
 	}
 	return c, r.err
+}
+
+// readClock takes a sample of Redis' clock that does not wait for the disk,
+// where none was taken of late.
+func (s *shard) readClock(ctx context.Context) error {
+	asked := time.Now()
+	if asked.Sub(s.read) < clockWindow {
+		return nil
+	}
+	us, err := s.b.scripts.clock.Run(ctx, s.b.config.Client, []string{s.keys.state}).Int64()
+	if err != nil {
+		return fmt.Errorf("read the clock of shard %d: %w", s.n, classify(err))
+	}
+	s.read = time.Now()
+	s.clock.learn(asked, s.read, us)
+	return nil
+}
+
+// now returns what Redis' clock shows at least, in Unix ms.
+func (s *shard) now() int64 {
+	least, _, _ := s.clock.bounds(time.Now())
+	return max(least, s.last.now)
 }
 
 // settle forgets messages that the broker has.

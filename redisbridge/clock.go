@@ -5,62 +5,74 @@ import (
 	"time"
 )
 
-// clockWindow is how long a sample of Redis' clock counts, at least; it counts
-// for up to two windows. Within them the clocks drift apart by next to nothing.
-const clockWindow = 2 * time.Second
+const (
+	// clockWindow is how long a sample of Redis' clock counts, at least; it
+	// counts for up to two windows.
+	clockWindow = time.Second
+	// clockDrift is how fast two clocks may part: one of them being slewed by as
+	// much as adjtimex(2) allows.
+	clockDrift = 500e-6
+)
 
-// serverClock bounds what Redis' clock showed at an instant of this process,
-// from the answers of scripts that have read it. So a delay can run from the
-// moment of the call, however long the call has waited for its turn. Only time
-// that has passed here is counted; what the machine's clock shows plays no part.
+// serverClock bounds what Redis' clock shows at an instant of this process, from
+// the answers of scripts that have read it. With appendfsync always an answer
+// waits for the disk, at times for long; so the best of several answers tells
+// much more than the last. Only time that has passed here is counted: what this
+// machine's clock shows plays no part.
 type serverClock struct {
-	mu     sync.Mutex
-	origin time.Time
-	began  time.Time // of the window
-	now    bound
-	before bound
+	mu          sync.Mutex
+	origin      time.Time
+	now, before samples
 }
 
-// bound is the smallest difference seen, in microseconds, between Redis' clock
-// when it was read and this process' when the reading was asked for. As the
-// reading comes after the asking, the true difference is never more.
-type bound struct {
-	us    int64
-	known bool
+// samples are the best ones of a window. The difference is that between Redis'
+// clock when it was read and this process' when the reading was asked for,
+// which is never less than the true one, or when it was heard, never more.
+type samples struct {
+	began       time.Time
+	most, least time.Duration
 }
 
 func newServerClock() *serverClock { return &serverClock{origin: time.Now()} }
 
-// learn takes a reading, in Unix microseconds, that was asked for at asked.
-func (c *serverClock) learn(asked time.Time, readUS int64) {
+// learn takes a reading, in Unix microseconds.
+func (c *serverClock) learn(asked, heard time.Time, readUS int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if asked.Sub(c.began) > clockWindow {
-		c.before, c.now, c.began = c.now, bound{}, asked
+	read := time.Duration(readUS) * time.Microsecond // rounded down
+	most, least := read+time.Microsecond-asked.Sub(c.origin), read-heard.Sub(c.origin)
+	if asked.Sub(c.now.began) > clockWindow {
+		c.before, c.now = c.now, samples{asked, most, least}
+		return
 	}
-	if us := readUS - asked.Sub(c.origin).Microseconds(); !c.now.known || us < c.now.us {
-		c.now = bound{us, true}
-	}
+	c.now.most, c.now.least = min(most, c.now.most), max(least, c.now.least)
 }
 
 // forget drops all samples: another server, with another clock, may answer next.
 func (c *serverClock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now, c.before = bound{}, bound{}
+	c.now, c.before = samples{}, samples{}
 }
 
-// at returns an instant, in Unix ms, that Redis' clock had not passed at t, or 0
-// where there is no fresh sample. It is seldom more than a millisecond ahead.
-func (c *serverClock) at(t time.Time) int64 {
+// bounds returns the Unix milliseconds between which Redis' clock was at t, and
+// false where there is no fresh sample.
+func (c *serverClock) bounds(t time.Time) (least, most int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.now.known || t.Sub(c.began) > 2*clockWindow {
-		return 0
+	passed := t.Sub(c.origin)
+	for _, s := range []samples{c.now, c.before} {
+		age := t.Sub(s.began)
+		if age > 2*clockWindow {
+			continue
+		}
+		drift := time.Duration(float64(max(age, 0))*clockDrift) + 1
+		low := (s.least - drift + passed).Milliseconds()
+		high := (s.most + drift + passed + time.Millisecond - 1).Milliseconds()
+		if known {
+			low, high = max(low, least), min(high, most)
+		}
+		least, most, known = low, high, true
 	}
-	us := c.now.us
-	if c.before.known {
-		us = min(us, c.before.us)
-	}
-	return (us + t.Sub(c.origin).Microseconds() + 999) / 1000
+	return least, most, known
 }

@@ -35,10 +35,10 @@ type ServerClock struct{ clock *serverClock }
 func NewServerClock() ServerClock { return ServerClock{newServerClock()} }
 
 // Learn is learn.
-func (c ServerClock) Learn(asked time.Time, readUS int64) { c.clock.learn(asked, readUS) }
+func (c ServerClock) Learn(asked, heard time.Time, readUS int64) { c.clock.learn(asked, heard, readUS) }
 
 // Forget is forget.
 func (c ServerClock) Forget() { c.clock.forget() }
 
-// At is at.
-func (c ServerClock) At(t time.Time) int64 { return c.clock.at(t) }
+// Bounds is bounds.
+func (c ServerClock) Bounds(t time.Time) (least, most int64, known bool) { return c.clock.bounds(t) }

@@ -77,13 +77,14 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	}
 	shard, slot := locate(key, len(p.keys))
 	k, clock := p.keys[shard], p.clocks[shard]
+	_, notLaterThan, _ := clock.bounds(called) // 0 if unknown
 	delay, _ := w.Relative()
 	kind, ms := "in", delay.Milliseconds()
 	if instant, absolute := w.Instant(); absolute {
 		kind, ms = "at", instant.UnixMilli()
 	}
 	args := append(make([]any, 0, 7+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
-		wakeChannel(p.config.Topology), k.number, clock.at(called))
+		wakeChannel(p.config.Topology), k.number, notLaterThan)
 	args = append(args, p.leads...)
 	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot)}, args...).Slice()
 	if err != nil {
@@ -92,7 +93,7 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	}
 	r := reply{rest: answer}
 	ticket := message.Ticket{Parking: message.Parking(r.int()), Due: time.UnixMilli(r.int())}
-	clock.learn(called, r.int())
+	clock.learn(called, time.Now(), r.int())
 	return ticket, r.err
 }
 

@@ -28,16 +28,19 @@ var yieldLua string
 //go:embed lua/attend.lua
 var attendLua string
 
+//go:embed lua/clock.lua
+var clockLua string
+
 // scripts are the only way in which parked messages change.
 type scripts struct {
-	park, claim, settle, postpone, yield, attend *redis.Script
+	park, claim, settle, postpone, yield, attend, clock *redis.Script
 }
 
 func newScripts() scripts {
 	with := func(source string) *redis.Script { return redis.NewScript(libLua + source) }
 	return scripts{
 		park: with(parkLua), claim: with(claimLua), settle: with(settleLua),
-		postpone: with(postponeLua), yield: with(yieldLua), attend: with(attendLua),
+		postpone: with(postponeLua), yield: with(yieldLua), attend: with(attendLua), clock: with(clockLua),
 	}
 }
 

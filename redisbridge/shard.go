@@ -35,6 +35,9 @@ type shard struct {
 	flight *flight
 	woken  chan struct{}
 
+	clock *serverClock
+	read  time.Time // when clock was last read for its own sake
+
 	turn   int64 // see lua/claim.lua
 	single int   // so many messages are to be published one at a time
 	last   claimed
@@ -43,7 +46,7 @@ type shard struct {
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewPublisher(b.conn),
-		leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1),
+		leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1), clock: newServerClock(),
 	}
 }
 
@@ -110,6 +113,9 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if s.single > 0 {
 		room = 1 - min(1, s.flight.count())
 	}
+	if err := s.readClock(ctx); err != nil {
+		return 0, err
+	}
 	c, err := s.claim(ctx, room) // without room it still renews the lease
 	if err != nil {
 		return 0, err
@@ -119,7 +125,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	}
 	s.turn, s.last = c.turn, c
 	for i, m := range c.messages {
-		if err := s.promote(ctx, &c, m); err != nil {
+		if err := s.promote(ctx, m); err != nil {
 			for _, rest := range c.messages[i:] {
 				s.flight.add()
 				s.flight.land(outcome{parked: rest, err: err})
@@ -141,7 +147,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	}
 	sleep := maxSleep
 	if c.next >= 0 {
-		sleep = time.Duration(c.next-c.clock()) * time.Millisecond
+		sleep = time.Duration(c.next-s.now()) * time.Millisecond
 	}
 	if s.flight.count() > 0 {
 		sleep = min(sleep, s.b.config.Lease/2)
@@ -189,8 +195,8 @@ func (s *shard) sleep(ctx context.Context, d time.Duration) {
 
 // promote publishes one message, or puts it back for later. After an error
 // nothing was sent, and nothing else can be.
-func (s *shard) promote(ctx context.Context, c *claimed, m parked) error {
-	p := planFor(s.leads, m.due(), m.promoteAt, c.clock())
+func (s *shard) promote(ctx context.Context, m parked) error {
+	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
 	s.flight.add()
 	if p.postponed > 0 {
 		m.promoteAt = p.postponed
@@ -198,14 +204,14 @@ func (s *shard) promote(ctx context.Context, c *claimed, m parked) error {
 		return nil
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p)
-	alone := s.single > 0
+	alone, now := s.single > 0, s.now()
 	land := func(err error) {
 		o := outcome{parked: m, path: path, err: err}
 		switch {
 		case errors.Is(err, broker.ErrRefused), errors.Is(err, broker.ErrUnroutable):
-			o.promoteAt = c.clock() + refusedPause.Milliseconds()
+			o.promoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
-			o.promoteAt = c.clock() + brokenPause.Milliseconds()
+			o.promoteAt = now + brokenPause.Milliseconds()
 			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
 		}
 		s.flight.land(o)

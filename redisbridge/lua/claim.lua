@@ -10,7 +10,7 @@
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
 --       grace in ms, 5 turn, 6 most messages, 7 most bytes
--- Returns, with instants in Unix ms and -1 for never:
+-- Returns, with now in Unix microseconds, other instants in ms, and -1 for never:
 --   {1 claimed, now, next promotion, turn, whether another bridge asks for the
 --    shard, number claimed in all, ID, promote at, stored envelope, ...}
 --   {2 held by another, now, end of its lease}
@@ -19,7 +19,7 @@
 local me, preferred = ARGV[1], ARGV[2] == 'preferred'
 local lease, grace, turn = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local room, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
-local now = clock()
+local now, us = clock()
 local never = 9007199254740991
 
 local function set_alarm(at)
@@ -39,7 +39,7 @@ local owner, ends = state[1], tonumber(state[2] or 0)
 if owner ~= me then
   if owner and ends > now then
     if preferred then redis.call('HSET', KEYS[2], 'asker', me) end
-    return {2, now, ends}
+    return {2, us, ends}
   end
   if not preferred then
     local head = schedule_head(KEYS[1])
@@ -48,7 +48,7 @@ if owner ~= me then
     end
     if not head or head > now - grace then
       set_alarm(head)
-      return {3, now, head or -1}
+      return {3, us, head or -1}
     end
   end
   redis.call('HDEL', KEYS[2], 'asker')
@@ -92,7 +92,7 @@ local head = schedule_head(KEYS[1])
 set_alarm(head)
 redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn)
 local asked = (state[4] and state[4] ~= me) and 1 or 0
-local answer = {1, now, head or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3])}
+local answer = {1, us, head or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3])}
 for i = 1, #found do
   answer[#answer + 1] = found[i]
 end
