@@ -24,7 +24,8 @@ import (
 type lab struct {
 	topology *topology.Topology
 	client   redis.UniversalClient
-	conn     *amqp.Connection // of the bare path, and of the consumer
+	conn     *amqp.Connection // of the consumer
+	bare     *amqp.Connection // of the bare path, as the producer has its own
 	producer *producer.Producer
 	paths    []path
 	arrivals atomic.Pointer[arrivals] // of the load under way
@@ -65,7 +66,10 @@ func newLab(ctx context.Context, pair *servers.Pair) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := newRawPath(l.conn, t)
+	if l.bare, err = amqp.Dial(pair.RabbitMQ.AMQPURL()); err != nil {
+		return nil, err
+	}
+	raw, err := newRawPath(l.bare, t)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +88,9 @@ func newLab(ctx context.Context, pair *servers.Pair) (*lab, error) {
 
 func (l *lab) close() {
 	l.stop()
+	_ = l.bare.Close()
+	_ = l.conn.Close() // which ends the consumer
 	l.workers.Wait()
-	_ = l.conn.Close()
 	_ = l.client.Close()
 }
 

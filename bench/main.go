@@ -64,10 +64,12 @@ func run(ctx context.Context, out io.Writer, file string, rounds int) (err error
 	}
 	for round := range rounds {
 		for _, p := range lab.paths {
-			fmt.Fprintf(os.Stderr, "bench: round %d of %d: %s\n", round+1, rounds, p.name())
-			if err := lab.measure(ctx, p, results[p.name()]); err != nil {
+			r := results[p.name()]
+			if err := lab.measure(ctx, p, r); err != nil {
 				return fmt.Errorf("%s: %w", p.name(), err)
 			}
+			fmt.Fprintf(os.Stderr, "bench: round %d of %d: %-9s %5.0f/s published, %5.0f/s delivered, late p50 %.1f ms, p99 %.1f ms\n",
+				round+1, rounds, p.name(), r.published[round], r.delivered[round], r.p50[round], r.p99[round])
 		}
 	}
 	figures := report(out, lab.paths, results)

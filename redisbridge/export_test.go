@@ -23,6 +23,9 @@ func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
 	return planFor(leads, due, promoteAt, now)
 }
 
+// AheadMS is ahead.
+const AheadMS = int64(ahead / time.Millisecond)
+
 // Lane, Left and Postponed are the fields of a plan.
 func (p plan) Lane() int64      { return p.lane.Milliseconds() }
 func (p plan) Left() int64      { return p.left.Milliseconds() }

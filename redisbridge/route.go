@@ -9,10 +9,15 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// ahead is how long before it is due a message is claimed that goes straight to
+// the ready exchange. It waits for the rest here, so that claims can be gathered
+// (claimEvery) and a slow disk of Redis does not make it late.
+const ahead = 50 * time.Millisecond
+
 // plan is where a claimed message goes.
 type plan struct {
 	lane      time.Duration // TTL of the lane; 0 for the ready exchange
-	left      time.Duration // until due: the message's own TTL in the lane
+	left      time.Duration // until due: to spend in the lane, or before publishing
 	postponed int64         // instead of all that: promote at this instant, Unix ms
 }
 
@@ -34,12 +39,15 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 	if slices.Contains(leads, meant) {
 		return plan{lane: meant, left: left}
 	}
+	if left <= ahead {
+		return plan{left: left}
+	}
 	for _, lead := range slices.Backward(leads) {
 		if lead <= left {
 			return plan{postponed: due - lead.Milliseconds()}
 		}
 	}
-	return plan{postponed: due}
+	return plan{postponed: due - ahead.Milliseconds()}
 }
 
 // outgoing is the message as plan p publishes it. An undecodable envelope goes

@@ -17,6 +17,10 @@ const (
 	// standbyGrace is how long a shard may be late before a bridge takes it that
 	// is not meant to own it.
 	standbyGrace = time.Second
+	// claimEvery gathers messages into fewer claims: what is promoted so much
+	// later has only less time left in its lane. Each claim is a write that
+	// Redis flushes to disk, beside the broker, which does the same.
+	claimEvery = 20 * time.Millisecond
 	// refusedPause is how long a message waits that a queue has refused, and
 	// brokenPause one over which the broker has closed the channel.
 	refusedPause = time.Second
@@ -145,6 +149,9 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.flight.landed(ctx, s.b.config.Lease/2)
 		return 0, nil
 	}
+	if len(c.messages) == room {
+		return 0, nil // there may be more
+	}
 	sleep := maxSleep
 	if c.next >= 0 {
 		sleep = time.Duration(c.next-s.now()) * time.Millisecond
@@ -152,7 +159,8 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if s.flight.count() > 0 {
 		sleep = min(sleep, s.b.config.Lease/2)
 	}
-	return sleep, nil
+	pause(ctx, claimEvery)
+	return sleep - claimEvery, nil
 }
 
 // standBy says how long a shard of another bridge needs no look.
@@ -215,6 +223,14 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
 		}
 		s.flight.land(o)
+	}
+	if p.lane == 0 && p.left > 0 {
+		time.AfterFunc(p.left, func() {
+			if err := s.lanes.Publish(ctx, out, land); err != nil {
+				land(err)
+			}
+		})
+		return nil
 	}
 	err := s.lanes.Publish(ctx, out, land)
 	if errors.Is(err, broker.ErrNotSent) {

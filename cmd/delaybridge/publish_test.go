@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -175,11 +176,11 @@ func TestLinesThatAreTooLong(t *testing.T) {
 		err  error
 	}{{"first", 1, nil}, {"", 2, errLineTooLong}, {"last", 4, nil}, {"", 4, io.EOF}, {"", 4, io.EOF}} {
 		line, err := reader.next()
-		if string(line) != want.line || err != want.err || reader.n != want.n {
+		if string(line) != want.line || !errors.Is(err, want.err) || reader.n != want.n {
 			t.Errorf("got %.20q, %v, as line %d; want %+v", line, err, reader.n, want)
 		}
 	}
-	if _, err := newLineReader(strings.NewReader(long)).next(); err != errLineTooLong {
+	if _, err := newLineReader(strings.NewReader(long)).next(); !errors.Is(err, errLineTooLong) {
 		t.Errorf("without an end: got %v, want errLineTooLong", err)
 	}
 }
@@ -194,7 +195,7 @@ func TestInputThatBreaksOff(t *testing.T) {
 	if _, err := reader.next(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("got %v, want the reader's error", err)
 	}
-	if _, err := reader.next(); err != io.EOF {
+	if _, err := reader.next(); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want the end", err)
 	}
 }

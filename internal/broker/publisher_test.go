@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestPublisherKeepsTheOrder(t *testing.T) {
 	p, l := publisher(t, connect(t, env.AMQPURL)), newLedger()
 	var want []string
 	for i := range 3000 {
-		id := fmt.Sprint(i)
+		id := strconv.Itoa(i)
 		want = append(want, id)
 		if err := l.publish(t.Context(), p, "", "q", id); err != nil {
 			t.Fatal(err)
@@ -56,13 +57,13 @@ func TestEveryReturnMeetsItsMessage(t *testing.T) {
 		if lost(i) {
 			key = "nobody's"
 		}
-		if err := l.publish(t.Context(), p, "", key, fmt.Sprint(i)); err != nil {
+		if err := l.publish(t.Context(), p, "", key, strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	answers := l.await(t)
 	for i := range n {
-		switch err := answers[fmt.Sprint(i)]; {
+		switch err := answers[strconv.Itoa(i)]; {
 		case lost(i) && !errors.Is(err, broker.ErrUnroutable):
 			t.Fatalf("%d, which nobody has bound: got %v, want ErrUnroutable", i, err)
 		case !lost(i) && err != nil:
@@ -136,7 +137,7 @@ func TestMissingExchangeClosesTheChannelAndAnotherIsOpened(t *testing.T) {
 		if i == 1000 || i == 3000 {
 			exchange, key = "not.there", "k"
 		}
-		if err := l.publish(t.Context(), p, exchange, key, fmt.Sprint(i)); err != nil && !errors.Is(err, broker.ErrUnconfirmed) {
+		if err := l.publish(t.Context(), p, exchange, key, strconv.Itoa(i)); err != nil && !errors.Is(err, broker.ErrUnconfirmed) {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}

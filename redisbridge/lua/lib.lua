@@ -9,6 +9,10 @@
 local bucket_ms = 4000
 local slots = 32768
 
+-- A message that no lane suits is claimed so long before it is due, and waits
+-- for the rest with the bridge. Go has the same number (route.go).
+local ahead_ms = 50
+
 -- The server's clock in ms, rounded down, and in microseconds.
 local function clock()
   local t = redis.call('TIME')

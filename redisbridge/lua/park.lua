@@ -27,7 +27,7 @@ end
 if due <= now then
   return {3, due, us}
 end
-local at = due
+local at = math.max(due - ahead_ms, now)
 for i = 8, #ARGV do
   if tonumber(ARGV[i]) <= due - now then
     at = due - ARGV[i]

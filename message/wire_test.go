@@ -1,0 +1,122 @@
+package message_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"pgregory.net/rapid"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// delivery is what a consumer gets of a publishing.
+func delivery(p amqp.Publishing, key string) *amqp.Delivery {
+	return &amqp.Delivery{
+		Headers: p.Headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
+		Priority: p.Priority, CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration,
+		MessageId: p.MessageId, Timestamp: p.Timestamp, Type: p.Type, UserId: p.UserId, AppId: p.AppId,
+		RoutingKey: key, Body: p.Body,
+	}
+}
+
+func TestDeliveredAsPublished(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := anyMessage().Draw(t, "message")
+		j := message.Journey{
+			Published: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "published")).UTC(),
+			Due:       time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "due")).UTC(),
+			Path:      message.PathTier("30m"),
+		}
+		p := want.Publishing(j)
+		if p.DeliveryMode != amqp.Persistent || p.Expiration != "" || p.UserId != "" || p.Priority != 0 {
+			t.Fatalf("acts on the way: %+v", p)
+		}
+		got := message.FromDelivery(delivery(p, want.RoutingKey))
+		if !got.Journey.Published.Equal(j.Published) || !got.Journey.Due.Equal(j.Due) || got.Journey.Path != j.Path {
+			t.Fatalf("journey %+v, want %+v", got.Journey, j)
+		}
+		got.Journey = message.Journey{}
+		if !same(got, want) {
+			t.Fatalf("got  %#v\nwant %#v", got, want)
+		}
+	})
+}
+
+func TestPublishingLeavesTheMessageAlone(t *testing.T) {
+	t.Parallel()
+	m := valid()
+	m.Headers = amqp.Table{"n": 1, "x-death": []any{}}
+	_ = m.Publishing(message.Journey{Due: instant(), Path: message.PathDirect})
+	if !reflect.DeepEqual(m.Headers, amqp.Table{"n": 1, "x-death": []any{}}) {
+		t.Errorf("headers became %v", m.Headers)
+	}
+}
+
+func TestPublishingWidensInt(t *testing.T) {
+	t.Parallel()
+	m := valid()
+	m.Headers = amqp.Table{"n": 1 << 40, "a": []any{1, amqp.Table{"n": 2}}}
+	want := amqp.Table{"n": int64(1 << 40), "a": []any{int64(1), amqp.Table{"n": int64(2)}}}
+	if got := m.Publishing(message.Journey{}).Headers; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v, want %#v", got, want)
+	}
+}
+
+// A message that is published again with what dead-lettering has left behind is
+// dropped by brokers up to 3.13.
+func TestTracesOfTheBrokerAreNotSentOn(t *testing.T) {
+	t.Parallel()
+	headers := amqp.Table{
+		"x-death": []any{amqp.Table{"count": int64(1)}}, "x-delivery-count": int64(2),
+		"x-first-death-exchange": "a", "x-first-death-queue": "b", "x-first-death-reason": "c",
+		"x-last-death-exchange": "a", "x-last-death-queue": "b", "x-last-death-reason": "c", "mine": "kept",
+	}
+	want := amqp.Table{"mine": "kept"}
+	m := valid()
+	m.Headers = headers
+	if got := m.Publishing(message.Journey{}).Headers; !reflect.DeepEqual(got, want) {
+		t.Errorf("published with %v", got)
+	}
+	if got := message.FromDelivery(&amqp.Delivery{Headers: headers}).Headers; !reflect.DeepEqual(got, want) {
+		t.Errorf("delivered with %v", got)
+	}
+}
+
+func TestForeignDelivery(t *testing.T) {
+	t.Parallel()
+	got := message.FromDelivery(&amqp.Delivery{
+		MessageId: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserId: "u",
+		Headers: amqp.Table{
+			// Not what the bridge writes under these names.
+			message.HeaderDue: "tomorrow", message.HeaderPublished: int64(5), message.HeaderPriority: "high",
+			message.HeaderUserID: true, message.ReservedPrefix + "unheard-of": "x",
+		},
+	})
+	want := message.Message{ID: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserID: "u"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %#v\nwant %#v", got, want)
+	}
+}
+
+func TestUndecodable(t *testing.T) {
+	t.Parallel()
+	p := message.Undecodable("o-1", []byte{1, 2}, message.ErrEnvelope)
+	if p.MessageId != "o-1" || p.DeliveryMode != amqp.Persistent || string(p.Body) != "\x01\x02" || p.Headers[message.HeaderError] != message.ErrEnvelope.Error() {
+		t.Errorf("got %+v", p)
+	}
+	if err := p.Headers.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExpirationMS(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "0", time.Second: "1000", 1500 * time.Microsecond: "1"} {
+		if got := message.ExpirationMS(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
