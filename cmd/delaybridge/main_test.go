@@ -95,6 +95,7 @@ func scriptEnv(t *testing.T) map[string]string {
 		"DELAYBRIDGE_SHARDS":         "1",
 		"AMQP_OF_A_STRANGER":         asStranger(env.AMQPURL),
 		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
+		"REDIS_OF_A_STRANGER":        asStranger(env.RedisURL),
 	}
 }
 

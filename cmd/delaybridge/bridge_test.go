@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Two bridge processes; one is killed while both work, the other one stands
+// still for a while. Everything arrives, nothing early.
+func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
+	t.Parallel()
+	vars := scriptEnv(t)
+	program := filepath.Join(program(t), "delaybridge")
+	start := func(arguments ...string) *exec.Cmd {
+		cmd := exec.Command(program, arguments...)
+		cmd.Env = os.Environ()
+		for name, value := range vars {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	vars["DELAYBRIDGE_SHARDS"] = "2"
+	if err := start("topology", "apply").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	top, err := topology.New(topology.Config{
+		Prefix: vars["DELAYBRIDGE_PREFIX"], Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries := everythingReady(t, vars["DELAYBRIDGE_AMQP_URL"], top)
+	client, err := redisbridge.NewClient(vars["DELAYBRIDGE_REDIS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = park.Close() })
+
+	const n = 600
+	due := map[string]time.Time{}
+	for i := range n {
+		id := fmt.Sprintf("m-%d", i)
+		ticket, err := park.Park(t.Context(), &message.Message{ID: id, RoutingKey: "k"}, message.After(1500*time.Millisecond+time.Duration(i)*10*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		due[id] = ticket.Due
+	}
+	killed, stopped := start("bridge", "--name", "killed", "--lease", "1s"), start("bridge", "--name", "stopped", "--lease", "1s")
+	t.Cleanup(func() { _ = killed.Process.Kill(); _ = stopped.Process.Kill(); _ = killed.Wait(); _ = stopped.Wait() })
+
+	arrived := map[string]bool{}
+	for deadline := time.After(time.Minute); len(arrived) < n; {
+		select {
+		case d := <-deliveries:
+			if early := time.Until(due[d.MessageId]); early > 0 {
+				t.Errorf("%s arrived %v early", d.MessageId, early)
+			}
+			before := len(arrived)
+			arrived[d.MessageId] = true
+			switch {
+			case len(arrived) == before: // delivered twice, as may happen
+			case len(arrived) == n/4:
+				if err := killed.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			case len(arrived) == n/2:
+				if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(700*time.Millisecond, func() { _ = stopped.Process.Signal(syscall.SIGCONT) })
+			}
+		case <-deadline:
+			t.Fatalf("%d of %d messages arrived", len(arrived), n)
+		}
+	}
+	if err := stopped.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v, want exit code 0", err)
+	}
+}
+
+// everythingReady consumes all that reaches the ready exchange.
+func everythingReady(t *testing.T, url string, top *topology.Topology) <-chan amqp.Delivery {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue, err := ch.QueueDeclare("", false, true, true, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind(queue.Name, "#", top.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue.Name, "", true, true, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deliveries
+}
