@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,17 +17,9 @@ type result struct {
 	early, again         int
 }
 
-// measure floods a path, and then keeps a pace.
-func (l *lab) measure(ctx context.Context, p path, r *result) error {
-	if err := l.flood(ctx, p, r); err != nil {
-		return err
-	}
-	return l.pace(ctx, p, r)
-}
-
 // flood publishes as fast as the path takes it. The delivery rate is that of
 // the whole: from the first publish to the last delivery, less the delay.
-func (l *lab) flood(ctx context.Context, p path, r *result) error {
+func (l *lab) flood(ctx context.Context, p path, r *result) (string, error) {
 	delay := p.delay(floodDelay, floodOffset)
 	a := l.begin(p, "flood", flood)
 	due := make([]time.Time, flood)
@@ -49,11 +42,11 @@ func (l *lab) flood(ctx context.Context, p path, r *result) error {
 		})
 	}
 	if err := hands.wait(); err != nil {
-		return err
+		return "", err
 	}
 	published := time.Since(began)
 	if err := l.await(ctx, a); err != nil {
-		return err
+		return "", err
 	}
 	last := began
 	for i, at := range a.at {
@@ -65,13 +58,13 @@ func (l *lab) flood(ctx context.Context, p path, r *result) error {
 		}
 	}
 	r.again += a.again
-	r.published = append(r.published, flood/published.Seconds())
-	r.delivered = append(r.delivered, flood/(last.Sub(began)-delay).Seconds())
-	return nil
+	in, out := flood/published.Seconds(), flood/(last.Sub(began)-delay).Seconds()
+	r.published, r.delivered = append(r.published, in), append(r.delivered, out)
+	return fmt.Sprintf("%5.0f/s published, %5.0f/s delivered", in, out), nil
 }
 
 // pace publishes at a steady rate and looks at lateness.
-func (l *lab) pace(ctx context.Context, p path, r *result) error {
+func (l *lab) pace(ctx context.Context, p path, r *result) (string, error) {
 	n := int(paceFor.Seconds() * paceRate)
 	a := l.begin(p, "pace", n)
 	due := make([]time.Time, n)
@@ -92,10 +85,10 @@ func (l *lab) pace(ctx context.Context, p path, r *result) error {
 		})
 	}
 	if err := hands.wait(); err != nil {
-		return err
+		return "", err
 	}
 	if err := l.await(ctx, a); err != nil {
-		return err
+		return "", err
 	}
 	late := make([]float64, n)
 	for i, at := range a.at {
@@ -105,10 +98,9 @@ func (l *lab) pace(ctx context.Context, p path, r *result) error {
 		}
 	}
 	r.again += a.again
-	r.p50 = append(r.p50, quantile(late, 0.50))
-	r.p99 = append(r.p99, quantile(late, 0.99))
-	r.worst = max(r.worst, quantile(late, 1))
-	return nil
+	p50, p99, worst := quantile(late, 0.50), quantile(late, 0.99), quantile(late, 1)
+	r.p50, r.p99, r.worst = append(r.p50, p50), append(r.p99, p99), max(r.worst, worst)
+	return fmt.Sprintf("late p50 %.1f ms, p99 %.1f ms, max %.1f ms", p50, p99, worst), nil
 }
 
 // group is goroutines of which the first error counts.

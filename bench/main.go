@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -26,22 +27,23 @@ func realMain() int {
 	defer stop()
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	file := flags.String("json", "", "write the figures to this `file`, as one flat JSON object")
-	rounds := flags.Int("rounds", 3, "`number` of rounds, of which the medians count")
+	floods := flags.Int("floods", 5, "`number` of times each path is flooded; medians count")
+	paces := flags.Int("paces", 3, "`number` of times each path keeps a pace; medians count")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
-	if *rounds < 1 {
-		fmt.Fprintln(os.Stderr, "bench: -rounds: use at least 1")
+	if *floods < 1 || *paces < 1 {
+		fmt.Fprintln(os.Stderr, "bench: -floods, -paces: use at least 1")
 		return 2
 	}
-	if err := run(ctx, os.Stdout, *file, *rounds); err != nil {
+	if err := run(ctx, os.Stdout, *file, *floods, *paces); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func run(ctx context.Context, out io.Writer, file string, rounds int) (err error) {
+func run(ctx context.Context, out io.Writer, file string, floods, paces int) (err error) {
 	fmt.Fprintln(os.Stderr, "bench: starting RabbitMQ and Redis")
 	pair, err := servers.Start(ctx, servers.Config{})
 	if err != nil {
@@ -62,14 +64,19 @@ func run(ctx context.Context, out io.Writer, file string, rounds int) (err error
 	for _, p := range lab.paths {
 		results[p.name()] = &result{}
 	}
-	for round := range rounds {
-		for _, p := range lab.paths {
-			r := results[p.name()]
-			if err := lab.measure(ctx, p, r); err != nil {
-				return fmt.Errorf("%s: %w", p.name(), err)
+	for _, load := range []struct {
+		name   string
+		rounds int
+		run    func(context.Context, path, *result) (string, error)
+	}{{"flood", floods, lab.flood}, {"pace", paces, lab.pace}} {
+		for round := range load.rounds {
+			for _, p := range inTurns(lab.paths, round) {
+				said, err := load.run(ctx, p, results[p.name()])
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", load.name, p.name(), err)
+				}
+				fmt.Fprintf(os.Stderr, "bench: %s %d of %d: %-9s  %s\n", load.name, round+1, load.rounds, p.name(), said)
 			}
-			fmt.Fprintf(os.Stderr, "bench: round %d of %d: %-9s %5.0f/s published, %5.0f/s delivered, late p50 %.1f ms, p99 %.1f ms\n",
-				round+1, rounds, p.name(), r.published[round], r.delivered[round], r.p50[round], r.p99[round])
 		}
 	}
 	figures := report(out, lab.paths, results)
@@ -83,6 +90,16 @@ func run(ctx context.Context, out io.Writer, file string, rounds int) (err error
 	return os.WriteFile(file, append(content, '\n'), 0o644)
 }
 
+// inTurns reverses the order in every other round, so that a machine that gets
+// slower or faster favours nobody.
+func inTurns(paths []path, round int) []path {
+	paths = slices.Clone(paths)
+	if round%2 == 1 {
+		slices.Reverse(paths)
+	}
+	return paths
+}
+
 // The load. A flood has to be long enough for its middle to count more than its
 // ends; the tier's TTL has to outlast the publishing of what is measured.
 const (
@@ -90,7 +107,7 @@ const (
 	publishers  = 512
 	bodyBytes   = 256
 	paceRate    = 1_000 // per second
-	paceFor     = 8 * time.Second
+	paceFor     = 6 * time.Second
 	patience    = 2 * time.Minute
 	floodDelay  = 5 * time.Second        // a tier
 	floodOffset = 300 * time.Millisecond // makes it no tier

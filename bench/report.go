@@ -37,7 +37,7 @@ func report(out io.Writer, paths []path, results map[string]*result) figures {
 		ArbitraryP99:        ratio(arbitrary.p99, raw.p99),
 		Early:               early,
 	}
-	fmt.Fprintf(out, "\nours / raw, median of %d rounds:\n", len(raw.delivered))
+	fmt.Fprintf(out, "\nours / raw, medians of %d floods and %d paces:\n", len(raw.delivered), len(raw.p99))
 	fmt.Fprintf(out, "  exact_over_raw_throughput        %.2f   (expect >= 0.9)\n", f.ExactThroughput)
 	fmt.Fprintf(out, "  arbitrary_over_raw_throughput    %.2f   (expect >= 0.5)\n", f.ArbitraryThroughput)
 	fmt.Fprintf(out, "  arbitrary_over_raw_p99_lateness  %.2f   (expect <= 2)\n", f.ArbitraryP99)

@@ -223,8 +223,8 @@ func TestMissingPermissions(t *testing.T) {
 	t.Parallel()
 	b, env := newBench(t)
 	user := env.Prefix + "-user"
-	manage(t, env, http.MethodPut, "/api/users/"+user, `{"password":"secret","tags":""}`)
-	t.Cleanup(func() { manage(t, env, http.MethodDelete, "/api/users/"+user, "") })
+	env.Manage(t, http.MethodPut, "/api/users/"+user, `{"password":"secret","tags":""}`)
+	t.Cleanup(func() { env.Manage(t, http.MethodDelete, "/api/users/"+user, "") })
 	with := func(password string) string {
 		u, err := url.Parse(b.url)
 		if err != nil {
@@ -245,14 +245,14 @@ func TestMissingPermissions(t *testing.T) {
 		}
 	}
 
-	manage(t, env, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":"","read":""}`)
+	env.Manage(t, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":"","read":""}`)
 	p := newProducer(t, producer.Config{URL: with("secret"), Topology: b.topology})
 	run(t, p)
 	_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
 	if !errors.Is(err, producer.ErrForbidden) || !strings.Contains(err.Error(), env.Prefix+".tier.1s") {
 		t.Errorf("may not write: got %v, want ErrForbidden, and the exchange's name", err)
 	}
-	manage(t, env, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":".*","read":""}`)
+	env.Manage(t, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":".*","read":""}`)
 	for deadline := time.Now().Add(patience); ; {
 		_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
 		if err == nil {

@@ -3,10 +3,8 @@ package topology_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,22 +75,7 @@ func (b *bench) channel(t testing.TB) *amqp.Channel {
 // manage sends a request to the management API, as an operator would.
 func (b *bench) manage(t testing.TB, method, path, body string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, b.env.ManagementURL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode >= http.StatusBadRequest {
-		t.Fatalf("%s %s: %s %s (%v)", method, path, response.Status, answer, err)
-	}
-	return string(answer)
+	return string(b.env.Manage(t, method, path, body))
 }
 
 // user creates a user of this virtual host with the given permissions, and

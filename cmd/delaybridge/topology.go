@@ -36,23 +36,7 @@ they belong to an exchange or a queue that is to be created; AMQP cannot show
 others. verify sees them.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
-		if err != nil {
-			return err
-		}
-		var changes []topology.Change
-		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = settings.topology.Plan(ctx, channels)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return a.printChanges(*format, changes, "nothing to create: everything is there")
-	}
-	return cmd
+	return a.changing(cmd, (*topology.Topology).Plan, "nothing to create: everything is there")
 }
 
 func newTopologyApplyCommand(a *app) *cobra.Command {
@@ -64,6 +48,14 @@ exchange or a queue of the same name has other properties, or the user lacks a
 permission, apply names every such fault and creates nothing.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
+	return a.changing(cmd, (*topology.Topology).Apply, "nothing was created: everything was there")
+}
+
+// changing completes a command that plans or makes changes over AMQP. nothing
+// tells people that there are none.
+func (a *app) changing(cmd *cobra.Command,
+	operation func(*topology.Topology, context.Context, topology.Channels) ([]topology.Change, error), nothing string,
+) *cobra.Command {
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -72,13 +64,13 @@ permission, apply names every such fault and creates nothing.`,
 		}
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = settings.topology.Apply(ctx, channels)
+			changes, err = operation(settings.topology, ctx, channels)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return a.printChanges(*format, changes, "nothing was created: everything was there")
+		return a.printChanges(*format, changes, nothing)
 	}
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,27 +17,6 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
-// manage sends a request to the management API, as an operator would.
-func manage(t *testing.T, env servertest.Env, method, path, body string) []byte {
-	t.Helper()
-	request, err := http.NewRequest(method, env.ManagementURL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode >= http.StatusBadRequest {
-		t.Fatalf("%s %s: %s %s (%v)", method, path, response.Status, answer, err)
-	}
-	return answer
-}
-
 // closeConnections closes those of the test's virtual host that bear its name,
 // and reports how many there were.
 func closeConnections(t *testing.T, env servertest.Env) int {
@@ -49,13 +27,13 @@ func closeConnections(t *testing.T, env servertest.Env) int {
 			Name string `json:"connection_name"`
 		} `json:"client_properties"`
 	}
-	if err := json.Unmarshal(manage(t, env, http.MethodGet, "/api/vhosts/"+env.VHost+"/connections", ""), &found); err != nil {
+	if err := json.Unmarshal(env.Manage(t, http.MethodGet, "/api/vhosts/"+env.VHost+"/connections", ""), &found); err != nil {
 		t.Fatal(err)
 	}
 	closed := 0
 	for _, c := range found {
 		if c.Properties.Name == t.Name() {
-			manage(t, env, http.MethodDelete, "/api/connections/"+url.PathEscape(c.Name), "")
+			env.Manage(t, http.MethodDelete, "/api/connections/"+url.PathEscape(c.Name), "")
 			closed++
 		}
 	}
@@ -187,8 +165,8 @@ func TestRunEndsWhereTryingAgainIsInVain(t *testing.T) {
 	t.Parallel()
 	env := servertest.ForTest(t)
 	stranger := env.Prefix + "-stranger"
-	manage(t, env, http.MethodPut, "/api/users/"+stranger, `{"password":"right","tags":""}`)
-	t.Cleanup(func() { manage(t, env, http.MethodDelete, "/api/users/"+stranger, "") })
+	env.Manage(t, http.MethodPut, "/api/users/"+stranger, `{"password":"right","tags":""}`)
+	t.Cleanup(func() { env.Manage(t, http.MethodDelete, "/api/users/"+stranger, "") })
 	with := func(change func(*url.URL)) string {
 		u, err := url.Parse(env.AMQPURL)
 		if err != nil {

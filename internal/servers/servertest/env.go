@@ -117,28 +117,43 @@ func (e Env) createVHost(ctx context.Context) error {
 		`{"configure":".*","write":".*","read":".*"}`)
 }
 
-// manage sends one request to the management API.
+// Manage sends a request to the management API, as an operator would, and
+// returns the answer. A refusal is fatal.
+func (e Env) Manage(t testing.TB, method, path, body string) []byte {
+	t.Helper()
+	answer, err := e.request(context.WithoutCancel(t.Context()), method, path, body) // cleaning up, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
 func (e Env) manage(ctx context.Context, method, path, body string) error {
+	_, err := e.request(ctx, method, path, body)
+	return err
+}
+
+func (e Env) request(ctx context.Context, method, path, body string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, e.ManagementURL+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	// No idle connection may be left for goleak to find.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
 	}
-	return nil
+	return answer, nil
 }
 
 // deleteKeys removes the test's keys, and nobody else's.
