@@ -27,8 +27,8 @@ func realMain() int {
 	defer stop()
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	file := flags.String("json", "", "write the figures to this `file`, as one flat JSON object")
-	floods := flags.Int("floods", 5, "`number` of times each path is flooded; medians count")
-	paces := flags.Int("paces", 3, "`number` of times each path keeps a pace; medians count")
+	floods := flags.Int("floods", 4, "`number` of times each path is flooded; medians count")
+	paces := flags.Int("paces", 5, "`number` of times each path keeps a pace; medians count")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}

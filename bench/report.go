@@ -53,7 +53,10 @@ func ratio(ours, raw []float64) float64 {
 	return math.Round(median(ratios)*1000) / 1000
 }
 
-func median(values []float64) float64 { return quantile(values, 0.5) }
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
 
 // quantile returns the value at q of the sorted values, without interpolation.
 func quantile(values []float64, q float64) float64 {
