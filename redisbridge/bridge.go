@@ -62,9 +62,12 @@ type Config struct {
 	// for so long at the start. Once a bridge works, it waits for servers as
 	// long as it takes. Defaults to never.
 	StartWithin time.Duration
-	// Promoted is called for each message that the broker has confirmed, from
-	// many goroutines; it must not block. Defaults to nothing.
-	Promoted func(id string, path message.Path)
+	// Observe is called for each parked message at each step, from many
+	// goroutines; it must not block. The bridge goes on only when it has
+	// returned: a process that ends within ends exactly at this boundary. path
+	// is empty at StepClaimed, where it is not known yet. The broker's confirm
+	// may overtake StepPublished. Defaults to nothing.
+	Observe func(step Step, id string, path message.Path)
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -106,8 +109,8 @@ func New(c Config) (*Bridge, error) {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
-	if c.Promoted == nil {
-		c.Promoted = func(string, message.Path) {}
+	if c.Observe == nil {
+		c.Observe = func(Step, string, message.Path) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -3,6 +3,10 @@ package redisbridge
 import (
 	"context"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // ClaimAndVanish claims what a shard has due, as a bridge does that dies right
@@ -16,6 +20,12 @@ func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 func ShardOf(b *Bridge, id string) int {
 	shard, _ := locate(id, len(b.shards))
 	return shard
+}
+
+// Holds reports whether Redis has a message, parked or claimed.
+func Holds(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) (bool, error) {
+	shard, slot := locate(id, t.Shards())
+	return client.HExists(ctx, keysOf(t, shard).slot(slot), id).Result()
 }
 
 // PlanFor is planFor, for its property test.

@@ -135,7 +135,7 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			case o.err == nil:
 				done = append(done, o)
-				s.b.config.Promoted(o.id, o.path)
+				s.b.config.Observe(StepConfirmed, o.id, o.path)
 			case errors.Is(o.err, broker.ErrRefused), errors.Is(o.err, broker.ErrUnroutable):
 				s.b.log.Warn("message cannot be promoted for now", "id", o.id, "shard", s.n, "error", o.err)
 				back = append(back, o)
@@ -144,21 +144,27 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			}
 		}
-		s.insist(ctx, func() error { return s.settle(ctx, done) }, len(done))
+		if s.insist(ctx, func() error { return s.settle(ctx, done) }, len(done)) {
+			for _, o := range done {
+				s.b.config.Observe(StepSettled, o.id, o.path)
+			}
+		}
 		s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back))
 		s.flight.settled(len(ended))
 	}
 }
 
 // insist repeats what Redis does not take for now: a message that the broker
-// has, and that is not settled, would be delivered twice.
-func (s *shard) insist(ctx context.Context, do func() error, n int) {
+// has, and that is not settled, would be delivered twice. It reports whether
+// Redis has taken it in the end.
+func (s *shard) insist(ctx context.Context, do func() error, n int) bool {
 	for n > 0 && ctx.Err() == nil {
 		err := do()
 		if err == nil {
-			return
+			return true
 		}
 		s.b.log.Warn("cannot settle for now", "shard", s.n, "messages", n, "error", err)
 		pause(ctx, retryPause)
 	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
 )
 
 const (
@@ -128,6 +129,9 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return s.standBy(&c), nil
 	}
 	s.turn, s.last = c.turn, c
+	for _, m := range c.messages {
+		s.b.config.Observe(StepClaimed, m.id, "")
+	}
 	for i, m := range c.messages {
 		if err := s.promote(ctx, m); err != nil {
 			for _, rest := range c.messages[i:] {
@@ -226,13 +230,13 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	}
 	if p.lane == 0 && p.left > 0 {
 		time.AfterFunc(p.left, func() {
-			if err := s.lanes.Publish(ctx, out, land); err != nil {
+			if err := s.publish(ctx, m.id, path, out, land); err != nil {
 				land(err)
 			}
 		})
 		return nil
 	}
-	err := s.lanes.Publish(ctx, out, land)
+	err := s.publish(ctx, m.id, path, out, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		s.flight.cancel()
 		return err
@@ -240,6 +244,14 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	if err != nil {
 		land(err)
 	}
+	return nil
+}
+
+func (s *shard) publish(ctx context.Context, id string, path message.Path, out broker.Outgoing, land func(error)) error {
+	if err := s.lanes.Publish(ctx, out, land); err != nil {
+		return err
+	}
+	s.b.config.Observe(StepPublished, id, path)
 	return nil
 }
 

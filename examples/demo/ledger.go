@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // ledger notes all that happens to each order, as seen from outside the bridge.
@@ -114,6 +115,13 @@ func (l *ledger) wasRepeated(id string, parkedBefore bool) {
 		what = "again     Redis holds it already and keeps one"
 	}
 	l.note(id, what, func(*row) {})
+}
+
+// observe is told by the bridge.
+func (l *ledger) observe(step redisbridge.Step, id string, path message.Path) {
+	if step == redisbridge.StepConfirmed {
+		l.wasPromoted(id, path)
+	}
 }
 
 func (l *ledger) wasPromoted(id string, path message.Path) {

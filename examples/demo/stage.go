@@ -78,7 +78,7 @@ func (s *stage) play(ctx context.Context, out *os.File) (totals, error) {
 		return totals{}, err
 	}
 	bridge, err := redisbridge.New(redisbridge.Config{
-		Client: s.redis, AMQPURL: s.amqpURL, Topology: s.topology, Name: "demo", Promoted: l.wasPromoted, Logger: s.log,
+		Client: s.redis, AMQPURL: s.amqpURL, Topology: s.topology, Name: "demo", Observe: l.observe, Logger: s.log,
 	})
 	if err != nil {
 		return totals{}, err

@@ -1,0 +1,34 @@
+package redisbridge
+
+import "strconv"
+
+// Step is a boundary on the way of a parked message, as [Config.Observe] sees it.
+type Step int
+
+// The steps, in their order. A message that the broker did not take goes back
+// into the schedule and begins with StepClaimed again.
+const (
+	// StepClaimed: Redis has answered the claim, and nothing of it is published.
+	StepClaimed Step = iota + 1
+	// StepPublished: the message is on its way to the broker.
+	StepPublished
+	// StepConfirmed: the broker has it, and Redis has not been told.
+	StepConfirmed
+	// StepSettled: Redis has forgotten it.
+	StepSettled
+)
+
+// String returns claimed, published, confirmed or settled.
+func (s Step) String() string {
+	switch s {
+	case StepClaimed:
+		return "claimed"
+	case StepPublished:
+		return "published"
+	case StepConfirmed:
+		return "confirmed"
+	case StepSettled:
+		return "settled"
+	}
+	return "Step(" + strconv.Itoa(int(s)) + ")"
+}
