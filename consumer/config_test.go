@@ -27,14 +27,14 @@ func TestNewNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := consumer.New(consumer.Config{
 		URL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
-		MaxAttempts: -1, RetryPause: -1, DrainTimeout: -1, GiveUpAfter: -1,
+		MaxAttempts: -1, RetryPause: -1, DrainTimeout: -1, GiveUpAfter: -1, AssertEvery: -1,
 	})
 	if !errors.Is(err, consumer.ErrConfiguration) {
 		t.Errorf("got %v, want ErrConfiguration", err)
 	}
 	for _, want := range []string{
 		"Handler is missing", "Queue is empty", "Topology is missing", "binding key", "Concurrency -1",
-		"Prefetch 65536", "MaxAttempts -1", "RetryPause", "DrainTimeout", "GiveUpAfter", "amqp://user:password@host",
+		"Prefetch 65536", "MaxAttempts -1", "RetryPause", "DrainTimeout", "GiveUpAfter", "AssertEvery", "amqp://user:password@host",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)

@@ -34,6 +34,7 @@ const (
 	DefaultMaxAttempts  = 5
 	DefaultRetryPause   = time.Second
 	DefaultDrainTimeout = 30 * time.Second
+	DefaultAssertEvery  = time.Minute
 )
 
 // Limits of [Config].
@@ -56,6 +57,13 @@ type Config struct {
 	// to the ready exchange by these routing keys, in which * stands for one
 	// word and # for any number. Defaults to none.
 	Bind []string
+	// AssertEvery is how often the consumer declares Queue and its bindings
+	// again, in case that somebody has deleted them, or the ready exchange with
+	// them: a declaration and one request for each binding, on a channel of
+	// their own. Messages that fall due meanwhile are in the unrouted queue. A
+	// deleted queue is declared again at once. Without Bind it means nothing.
+	// Defaults to DefaultAssertEvery.
+	AssertEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
 	// unless Concurrency is 1.
 	Handler Handler
@@ -145,6 +153,9 @@ func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
+	if c.AssertEvery == 0 {
+		c.AssertEvery = DefaultAssertEvery
+	}
 	if c.ConnectionName == "" {
 		c.ConnectionName = "consumer of " + c.Queue
 	}
@@ -193,7 +204,7 @@ func (c Config) faults() (faults []error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"RetryPause", c.RetryPause}, {"DrainTimeout", c.DrainTimeout}, {"GiveUpAfter", c.GiveUpAfter}} {
+	}{{"RetryPause", c.RetryPause}, {"DrainTimeout", c.DrainTimeout}, {"GiveUpAfter", c.GiveUpAfter}, {"AssertEvery", c.AssertEvery}} {
 		if d.value < 0 {
 			fault("%s %v: must not be negative", d.name, d.value)
 		}

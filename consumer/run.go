@@ -50,10 +50,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 		publisher: broker.NewPublisher(c.publishing),
 	}
 	r.drain = sync.OnceValue(r.awaitHandlers)
+	var keeper sync.WaitGroup
+	if len(c.config.Bind) > 0 {
+		keeper.Go(func() { r.keepAsserted(intake) })
+	}
 	r.consume(intake)
 	err := r.drain()
-	hangUp()
+	hangUp() // which ends a call of the keeper that nobody answers
 	connections.Wait()
+	keeper.Wait()
 	if cause := context.Cause(intake); cause != context.Cause(ctx) { //nolint:errorlint // the same or not
 		return cause
 	}

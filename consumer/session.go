@@ -11,10 +11,6 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
-// ownDeliveryLimit is how often the broker delivers a message of a queue that
-// the consumer has declared, before it moves the message to quarantine.
-const ownDeliveryLimit = 20
-
 var errCancelled = errors.New("the broker has cancelled the consumer; was its queue deleted?")
 
 // session is one channel that consumes.
@@ -75,7 +71,7 @@ func (s *session) open() error {
 		}
 	}
 	if len(s.config.Bind) > 0 {
-		if err := s.declare(); err != nil {
+		if err := s.declare(s.ch); err != nil {
 			return err
 		}
 	}
@@ -94,36 +90,7 @@ func (s *session) consume() error {
 	}
 	deliveries, err := s.ch.Consume(s.config.Queue, s.tag, false, false, false, false, nil)
 	s.deliveries = deliveries
-	if err = broker.Classify(err); errors.Is(err, broker.ErrMissing) {
-		return ErrNoQueue
-	}
-	return err
-}
-
-// declare makes the consumer's own queue. A message that kills its consumer
-// again and again ends in quarantine, raw; without these arguments the broker
-// would drop it after twenty deliveries (4.x), or go on for ever (3.x).
-func (s *session) declare() error {
-	_, err := s.ch.QueueDeclare(s.config.Queue, true, false, false, false, amqp.Table{
-		"x-queue-type":           "quorum",
-		"x-delivery-limit":       int64(ownDeliveryLimit),
-		"x-dead-letter-exchange": s.config.Topology.Quarantine(),
-		"x-dead-letter-strategy": "at-least-once",
-		"x-overflow":             "reject-publish", // at-least-once needs it
-	})
-	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed {
-		return fmt.Errorf("%w: %w", ErrQueueDiffers, err)
-	}
-	if err != nil {
-		return broker.Classify(err)
-	}
-	for _, key := range s.config.Bind {
-		if err := s.ch.QueueBind(s.config.Queue, key, s.config.Topology.ReadyExchange(), false, nil); err != nil {
-			return broker.Classify(err)
-		}
-	}
-	return nil
+	return s.classify(err)
 }
 
 // dispatch hands deliveries over, in order, as handlers become free.

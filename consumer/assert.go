@@ -1,0 +1,89 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+)
+
+// ownDeliveryLimit is how often the broker delivers a message of a queue that
+// the consumer has declared, before it moves the message to quarantine.
+const ownDeliveryLimit = 20
+
+// errQueueGone means that the consumer's own queue was deleted after it had
+// been declared. The next session declares it again.
+var errQueueGone = errors.New("the queue was deleted while it was being declared, bound or consumed")
+
+// keepAsserted asserts the consumer's own queue and bindings again and again
+// until ctx ends. Nobody else knows them, and nobody tells a consumer that a
+// binding was deleted, alone or with the ready exchange. What the broker
+// refuses is logged and tried again: the queue is consumed all the same.
+func (r *run) keepAsserted(ctx context.Context) {
+	select {
+	case <-r.ready: // the first session has checked the topology, and done it all
+	case <-ctx.Done():
+	}
+	for sleep(ctx, r.config.AssertEvery) {
+		if err := r.assert(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("queue and bindings could not be asserted", "error", err, "retry_in", r.config.AssertEvery)
+		}
+	}
+}
+
+// assert has a channel of its own, which a refusal closes.
+func (r *run) assert(ctx context.Context) error {
+	ch, err := r.consuming.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ctx.Err() == nil { // otherwise the connection is about to end
+			_ = ch.Close()
+		}
+	}()
+	return r.declare(ch)
+}
+
+// declare makes the consumer's own queue and binds it. A message that kills its
+// consumer again and again ends in quarantine, raw; without these arguments the
+// broker would drop it after twenty deliveries (4.x), or go on for ever (3.x).
+func (c *Consumer) declare(ch *amqp.Channel) error {
+	_, err := ch.QueueDeclare(c.config.Queue, true, false, false, false, amqp.Table{
+		"x-queue-type":           "quorum",
+		"x-delivery-limit":       int64(ownDeliveryLimit),
+		"x-dead-letter-exchange": c.config.Topology.Quarantine(),
+		"x-dead-letter-strategy": "at-least-once",
+		"x-overflow":             "reject-publish", // at-least-once needs it
+	})
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed {
+		return fmt.Errorf("%w: %w", ErrQueueDiffers, err)
+	}
+	if err != nil {
+		return broker.Classify(err)
+	}
+	for _, key := range c.config.Bind {
+		if err := ch.QueueBind(c.config.Queue, key, c.config.Topology.ReadyExchange(), false, nil); err != nil {
+			return c.classify(err)
+		}
+	}
+	return nil
+}
+
+// classify is broker.Classify, but says whose matter a missing queue is.
+func (c *Consumer) classify(err error) error {
+	var closed *amqp.Error
+	missing := errors.As(err, &closed) && closed.Code == amqp.NotFound && strings.Contains(closed.Reason, "NOT_FOUND - no queue ")
+	switch {
+	case missing && len(c.config.Bind) > 0:
+		return fmt.Errorf("%w: %w", errQueueGone, err)
+	case missing:
+		return ErrNoQueue
+	}
+	return broker.Classify(err)
+}

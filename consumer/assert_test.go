@@ -1,0 +1,148 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bindingKeys returns the keys by which the consumer's queue is bound, sorted.
+func (b *broker) bindingKeys() []string {
+	b.t.Helper()
+	var bindings []struct {
+		Queue string `json:"destination"`
+		Key   string `json:"routing_key"`
+	}
+	answer := b.manage(http.MethodGet, "/api/exchanges/"+b.vhost+"/"+b.topology.ReadyExchange()+"/bindings/source", "")
+	if err := json.Unmarshal(answer, &bindings); err != nil {
+		b.t.Fatal(err)
+	}
+	var keys []string
+	for _, binding := range bindings {
+		if binding.Queue == b.queue {
+			keys = append(keys, binding.Key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// wantBound waits until the consumer's queue is bound by exactly these keys.
+func (b *broker) wantBound(keys ...string) {
+	b.t.Helper()
+	eventually(b.t, func() error {
+		if bound := b.bindingKeys(); !slices.Equal(bound, keys) {
+			return fmt.Errorf("bound by %q, want %q", bound, keys)
+		}
+		return nil
+	})
+}
+
+// said counts the log records whose message contains a text.
+type said struct {
+	slog.Handler
+	text string
+	seen chan struct{}
+}
+
+// listenFor returns a logger, and what hears of each record with text.
+func listenFor(text string) (*slog.Logger, <-chan struct{}) {
+	h := &said{Handler: slog.DiscardHandler, text: text, seen: make(chan struct{}, 1)}
+	return slog.New(h), h.seen
+}
+
+func (h *said) Enabled(context.Context, slog.Level) bool { return true }
+func (h *said) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *said) WithGroup(string) slog.Handler            { return h }
+
+func (h *said) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, h.text) {
+		select {
+		case h.seen <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+func TestDeletedBindingIsPutBack(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.config(acknowledge)
+	c.Bind, c.AssertEvery = []string{key, "order.paid"}, 100*time.Millisecond
+	r := start(t, c)
+	b.wantConsumer()
+	if err := b.channel().QueueUnbind(b.queue, key, b.topology.ReadyExchange(), nil); err != nil {
+		t.Fatal(err)
+	}
+	b.wantBound("order.paid", key)
+	b.publish(numbered(1)...)
+	r.observe(1)
+}
+
+// The deletion of the ready exchange takes all bindings along, and while it is
+// missing nothing can be bound to it; that does not end the consumer.
+func TestReadyExchangeDeletedAndPutBack(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.config(acknowledge)
+	c.AssertEvery = 100 * time.Millisecond
+	logger, failed := listenFor("could not be asserted")
+	c.Logger = logger
+	r := start(t, c)
+	b.wantConsumer()
+	if err := b.channel().ExchangeDelete(b.topology.ReadyExchange(), false, false); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-failed:
+	case <-time.After(patience):
+		t.Fatal("the consumer does not say that it cannot bind its queue")
+	}
+	b.apply() // as a bridge does
+	b.wantBound(key)
+	b.publish(numbered(1)...)
+	r.observe(1)
+	r.stop()
+}
+
+// The queue may be deleted between the consumer's own requests: it has many
+// here, and loses the queue while it is still binding it.
+func TestQueueDeletedWhileItIsBeingBound(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.config(acknowledge)
+	for i := range 1000 {
+		c.Bind = append(c.Bind, fmt.Sprintf("%s.%d", key, i))
+	}
+	logger, interrupted := listenFor("consuming was interrupted")
+	c.Logger = logger
+	r := start(t, c)
+	for range 3 {
+		eventually(t, func() error {
+			if len(b.bindingKeys()) == 0 {
+				return errors.New("the queue has no binding yet")
+			}
+			return nil
+		})
+		if _, err := b.channel().QueueDelete(b.queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-interrupted:
+		case <-r.ended:
+			t.Fatalf("Run has ended: %v", r.err)
+		case <-time.After(patience):
+			t.Fatal("nothing was interrupted")
+		}
+	}
+	b.wantConsumer()
+	r.stop()
+}
