@@ -1,10 +1,10 @@
 package redisbridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -28,34 +28,60 @@ var (
 )
 
 // classify turns an error of the client library into one of the above, where it
-// is one of these. Anything else is an answer by which the server has refused
-// for now: LOADING, READONLY, BUSY, CLUSTERDOWN and their like.
+// is one of these. What stays as it is was refused for now: nothing was done.
+//
+// The library repeats a command by itself after some refusals, and after a lost
+// connection, which every script bears.
 func classify(err error) error {
 	var answer redis.Error
 	var network *net.OpError
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, redis.ErrClosed):
+		return err
 	case errors.As(err, &answer):
-		text := answer.Error()
-		for _, wrong := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR DB index"} {
-			if strings.HasPrefix(text, wrong) {
-				return fmt.Errorf("%w: %w", ErrConfiguration, err)
-			}
-		}
-		if strings.HasPrefix(text, "OOM") || strings.Contains(text, "OOM command not allowed") {
-			return fmt.Errorf("%w: %w", ErrFull, err)
-		}
-		return err
-	case errors.As(err, &network) && network.Op == "dial":
+		return classifyAnswer(err, answer.Error())
+	case errors.As(err, &network) && network.Op == "dial",
+		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	case errors.Is(err, redis.ErrClosed):
-		return err
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+}
+
+func classifyAnswer(err error, text string) error {
+	if isMistake(text) {
+		err = fmt.Errorf("%w: %w", ErrConfiguration, err)
+		if !strings.Contains(text, duringScript) {
+			return err
+		}
+	}
+	switch {
+	case strings.HasPrefix(text, "OOM "):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case isRefusal(text):
+		return err
+	}
+	// A script has stopped half-way, perhaps after it had written something.
+	return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+}
+
+// duringScript is in the answer where a command of a script has failed.
+const duringScript = " script: "
+
+// isMistake recognises the answers that only a person can change.
+func isMistake(text string) bool {
+	return beginsWith(text, "WRONGPASS ", "NOAUTH ", "NOPERM ", "ERR invalid password", "ERR DB index",
+		"ERR The user executing the script") // how Redis 7.0 says NOPERM
+}
+
+// isRefusal recognises the answers by which a server refuses for now, or sends
+// elsewhere. They are definite: the server looks for such a state before a
+// script runs, or at its first write. A script that has written is not refused
+// any more, and SCRIPT KILL cannot end it.
+func isRefusal(text string) bool {
+	return beginsWith(text, "LOADING ", "READONLY ", "BUSY ", "MASTERDOWN ", "NOREPLICAS ", "MISCONF ",
+		"CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", "NOSCRIPT ", "ERR max number of clients reached")
+}
+
+func beginsWith(text string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }

@@ -33,6 +33,9 @@ func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
 	return planFor(leads, due, promoteAt, now)
 }
 
+// Classify is classify.
+func Classify(err error) error { return classify(err) }
+
 // AheadMS is ahead.
 const AheadMS = int64(ahead / time.Millisecond)
 

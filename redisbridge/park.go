@@ -63,7 +63,9 @@ func NewPark(c ParkConfig) (*Park, error) {
 // times are by Redis' clock; what this machine's clock shows plays no part.
 //
 // The error wraps ErrUnconfirmed when nobody can know whether m was stored;
-// after any other error it was not.
+// after any other error it was not. That includes the answers by which a server
+// refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
+// like), where trying again later helps, and ErrFull.
 func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
 	return p.parkAs(ctx, m.ID, m, w)
 }
@@ -137,14 +139,19 @@ const layoutVersion = "1"
 func checkLayout(ctx context.Context, client redis.UniversalClient, t *topology.Topology) error {
 	key := layoutKey(t)
 	want := map[string]string{"version": layoutVersion, "shards": strconv.Itoa(t.Shards())}
-	for field, value := range want {
-		if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
-			return fmt.Errorf("redisbridge: %w", classify(err))
-		}
-	}
 	found, err := client.HGetAll(ctx, key).Result()
 	if err != nil {
 		return fmt.Errorf("redisbridge: %w", classify(err))
+	}
+	if len(found) < len(want) { // otherwise nothing is written, so that a bridge can start when Redis is full
+		for field, value := range want {
+			if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
+				return fmt.Errorf("redisbridge: %w", classify(err))
+			}
+		}
+		if found, err = client.HGetAll(ctx, key).Result(); err != nil {
+			return fmt.Errorf("redisbridge: %w", classify(err))
+		}
 	}
 	for field, value := range want {
 		if found[field] != value {

@@ -36,11 +36,21 @@ type scripts struct {
 	park, claim, settle, postpone, yield, attend, clock *redis.Script
 }
 
+// evenFull lets a script write when maxmemory is reached, so that a full Redis
+// still lets messages out. What these scripts add is small, and as much goes
+// when they move or forget a message. A script that begins with flags may touch
+// the keys of one slot of a Redis Cluster only, the slot of those it is given:
+// all keys of a shard are in one, derived ones too, by their hash tag.
+const evenFull = "#!lua flags=allow-oom\n"
+
 func newScripts() scripts {
-	with := func(source string) *redis.Script { return redis.NewScript(libLua + source) }
+	with := func(flags, source string) *redis.Script { return redis.NewScript(flags + libLua + source) }
 	return scripts{
-		park: with(parkLua), claim: with(claimLua), settle: with(settleLua),
-		postpone: with(postponeLua), yield: with(yieldLua), attend: with(attendLua), clock: with(clockLua),
+		// Without flags park still answers in a full Redis where it writes
+		// nothing: that a message is parked already, or overdue.
+		park: with("", parkLua), clock: with("", clockLua),
+		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
+		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

@@ -1,0 +1,74 @@
+package redisbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// answer is what a Redis server says instead of a result.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+
+// RedisError marks it as an answer, as the client library does.
+func (answer) RedisError() {}
+
+func TestWhatAnErrorOfRedisMeans(t *testing.T) {
+	t.Parallel()
+	const during = " script: 0fa3, on @user_script:12."
+	meanings := []error{
+		redisbridge.ErrUnconfirmed, redisbridge.ErrUnreachable, redisbridge.ErrConfiguration, redisbridge.ErrFull,
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want []error // of meanings; none: refused for now
+	}{
+		"loading":                 {err: answer("LOADING Redis is loading the dataset in memory")},
+		"replica":                 {err: answer("READONLY You can't write against a read only replica.")},
+		"replica, in a script":    {err: answer("READONLY You can't write against a read only replica." + during)},
+		"busy":                    {err: answer("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")},
+		"primary gone":            {err: answer("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")},
+		"too few replicas":        {err: answer("NOREPLICAS Not enough good replicas to write.")},
+		"disk":                    {err: answer("MISCONF Errors writing to the AOF file: No space left on device")},
+		"cluster":                 {err: answer("CLUSTERDOWN The cluster is down")},
+		"wrapped":                 {err: fmt.Errorf("pipeline: %w", answer("LOADING Redis is loading the dataset in memory"))},
+		"closed":                  {err: redis.ErrClosed},
+		"full":                    {err: answer("OOM command not allowed when used memory > 'maxmemory'."), want: []error{redisbridge.ErrFull}},
+		"full, in a script":       {err: answer("OOM command not allowed when used memory > 'maxmemory'." + during), want: []error{redisbridge.ErrFull}},
+		"password":                {err: answer("WRONGPASS invalid username-password pair or user is disabled."), want: []error{redisbridge.ErrConfiguration}},
+		"permission":              {err: answer("NOPERM this user has no permissions to run the 'evalsha' command"), want: []error{redisbridge.ErrConfiguration}},
+		"permission, in a script": {err: answer("NOPERM The user executing the script can't access a key" + during), want: []error{redisbridge.ErrConfiguration, redisbridge.ErrUnconfirmed}},
+		"another type":            {err: answer("WRONGTYPE Operation against a key holding the wrong kind of value" + during), want: []error{redisbridge.ErrUnconfirmed}},
+		"killed script":           {err: answer("ERR Error running script: Script killed by user with SCRIPT KILL..."), want: []error{redisbridge.ErrUnconfirmed}},
+		"no pool":                 {err: redis.ErrPoolTimeout, want: []error{redisbridge.ErrUnreachable}},
+		"refused connection":      {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: []error{redisbridge.ErrUnreachable}},
+		"broken connection":       {err: &net.OpError{Op: "read", Err: errors.New("reset")}, want: []error{redisbridge.ErrUnconfirmed}},
+		"end of connection":       {err: io.EOF, want: []error{redisbridge.ErrUnconfirmed}},
+		"no more patience":        {err: context.DeadlineExceeded, want: []error{redisbridge.ErrUnconfirmed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := redisbridge.Classify(tc.err)
+			if !errors.Is(got, tc.err) {
+				t.Errorf("got %v, which does not wrap the cause", got)
+			}
+			for _, meaning := range meanings {
+				wanted := false
+				for _, w := range tc.want {
+					wanted = wanted || errors.Is(w, meaning)
+				}
+				if errors.Is(got, meaning) != wanted {
+					t.Errorf("got %v; that it is %q: %v, want %v", got, meaning, !wanted, wanted)
+				}
+			}
+		})
+	}
+}
