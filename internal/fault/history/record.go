@@ -1,0 +1,142 @@
+package history
+
+// record is all that is known of one order.
+type record struct {
+	id     string
+	act    string
+	placed bool
+	events []Event // in the order of time
+
+	attempts     []attempt
+	received     []Event
+	effects      []Event
+	acknowledged bool
+	firstPay     int64 // call, Unix microseconds; 0 if nobody tried to pay
+	accepted     bool  // a payment
+	payRefused   []Event
+	firstCancel  int64 // call, Unix microseconds
+	cancelled    bool
+	cancels      int // calls that did not come too late, for all that is known
+
+	known bool // to the order store
+	state OrderState
+	left  []Left
+}
+
+// attempt is one call of publish and what came of it.
+type attempt struct {
+	who       string
+	at        int64 // Unix microseconds
+	notBefore int64 // Unix microseconds
+	outcome   Kind  // Unknown while there is no answer
+	due       int64 // Unix milliseconds, 0 if unknown
+	open      bool
+}
+
+// add takes up the next event.
+func (r *record) add(e Event) {
+	r.events = append(r.events, e)
+	switch e.Kind {
+	case Placed:
+		if !r.placed {
+			r.placed, r.act = true, e.Act
+		}
+	case Publish:
+		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, outcome: Unknown, open: true})
+	case Published, Unknown, Refused:
+		r.answer(e)
+	case Received:
+		r.received = append(r.received, e)
+	case Effect:
+		r.effects = append(r.effects, e)
+	case Acknowledged:
+		r.acknowledged = true
+	case Pay:
+		if r.firstPay == 0 {
+			r.firstPay = e.At
+		}
+	case Paid:
+		r.accepted = true
+	case PayRefused:
+		r.payRefused = append(r.payRefused, e)
+	case Cancel:
+		if r.firstCancel == 0 {
+			r.firstCancel = e.At
+		}
+		r.cancels++
+	case Cancelled:
+		r.cancelled = true
+	case CancelLate:
+		r.cancels--
+	case PayUnknown, CancelUnknown, Fault, Mended:
+	}
+}
+
+// answer gives the last call of the same process its outcome. A call that stays
+// without one has an unknown outcome: its process was killed.
+func (r *record) answer(e Event) {
+	for i := len(r.attempts) - 1; i >= 0; i-- {
+		if a := &r.attempts[i]; a.who == e.Who && a.open {
+			a.outcome, a.due, a.open = e.Kind, e.Due, false
+			return
+		}
+	}
+	// An answer without a call restricts nothing.
+	r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, outcome: e.Kind, due: e.Due})
+}
+
+// candidates returns the attempts that a delivery at the instant at can stem
+// from: all begun by then, except those of which publish said definitely no.
+func (r *record) candidates(at int64) []attempt {
+	var found []attempt
+	for _, a := range r.attempts {
+		if a.at <= at && a.outcome != Refused {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// published says whether publish has returned success.
+func (r *record) published() bool {
+	for _, a := range r.attempts {
+		if a.outcome == Published {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeCancelled says whether the message may rightly never come.
+func (r *record) mayBeCancelled() bool { return r.cancels > 0 }
+
+// receivedBy says whether the order's message had been received by the instant at.
+func (r *record) receivedBy(at int64) bool {
+	return len(r.received) > 0 && r.received[0].At <= at
+}
+
+// lateness returns by how many microseconds the first delivery came after due.
+func (r *record) lateness() (late int64, ok bool) {
+	if len(r.received) == 0 {
+		return 0, false
+	}
+	first := r.received[0]
+	var receipt, notBefore int64
+	for _, a := range r.candidates(first.At) {
+		if a.due > 0 && (receipt == 0 || a.due < receipt) {
+			receipt = a.due
+		}
+		if notBefore == 0 || a.notBefore < notBefore {
+			notBefore = a.notBefore
+		}
+	}
+	switch {
+	case receipt > 0:
+		return first.At - 1000*receipt, true
+	case first.Due > 0:
+		return first.At - 1000*first.Due, true
+	case notBefore > 0:
+		return first.At - notBefore, true
+	}
+	return 0, false
+}
