@@ -168,7 +168,7 @@ func (r *record) wrongOrder() (why []string) {
 			why = append(why, e.Who+"'s effect came before its message was received")
 		}
 		if e.Detail == EffectLeftAlone && (r.firstPay == 0 || r.firstPay > e.At) {
-			why = append(why, fmt.Sprintf("%s found it paid before anybody tried to pay", e.Who))
+			why = append(why, e.Who+" found it paid before anybody tried to pay")
 		}
 	}
 	for _, e := range r.payRefused {

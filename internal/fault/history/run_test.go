@@ -1,0 +1,123 @@
+package history_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// run is a history and what is left in the end.
+type run struct {
+	events []history.Event
+	final  history.Final
+}
+
+const (
+	order    = "o-1"
+	customer = "customers/1"
+	consumer = "consumer-1/1"
+	asked    = 31_000_100 // not before, Unix microseconds
+	due      = 31_001     // Unix milliseconds
+)
+
+// closedOrder is a run with one order that nobody pays.
+func closedOrder() *run {
+	return &run{
+		events: []history.Event{
+			{At: 1_000_000, Who: customer, Kind: history.Placed, Order: order, Act: "calm"},
+			{At: 1_000_100, Who: customer, Kind: history.Publish, Order: order, NotBefore: asked},
+			{At: 1_001_000, Who: customer, Kind: history.Published, Order: order, Due: due},
+			{At: 31_002_000, Who: consumer, Kind: history.Received, Order: order, Due: due, Intact: true},
+			{At: 31_003_000, Who: consumer, Kind: history.Effect, Order: order, Detail: history.EffectClosed},
+			{At: 31_004_000, Who: consumer, Kind: history.Acknowledged, Order: order},
+		},
+		final: history.Final{
+			Orders: map[string]history.OrderState{order: {State: history.StateClosed, Closings: 1}},
+			Stock:  []history.StockLine{{SKU: "sku-1", Want: 10, Have: 10}},
+		},
+	}
+}
+
+// paidOrder is a run with one order that is paid in time.
+func paidOrder() *run {
+	r := closedOrder()
+	r.change(history.Effect, func(e *history.Event) { e.Detail = history.EffectLeftAlone })
+	r.add(2_000_000, customer, history.Pay)
+	r.add(2_000_500, customer, history.Paid)
+	r.state(history.StatePaid, 0)
+	return r
+}
+
+// refusedPayment is a run with one order that is paid too late.
+func refusedPayment() *run {
+	r := closedOrder()
+	r.add(31_002_500, customer, history.Pay)
+	r.add(31_003_500, customer, history.PayRefused)
+	return r
+}
+
+func (r *run) add(at int64, who string, kind history.Kind) *history.Event {
+	r.events = append(r.events, history.Event{At: at, Who: who, Kind: kind, Order: order})
+	return &r.events[len(r.events)-1]
+}
+
+// attempt adds a call of publish whose outcome comes a millisecond later; none if "".
+func (r *run) attempt(at, notBefore int64, outcome history.Kind, due int64) {
+	r.add(at, customer, history.Publish).NotBefore = notBefore
+	if outcome != "" {
+		r.add(at+1000, customer, outcome).Due = due
+	}
+}
+
+// deliver adds a delivery with its effect.
+func (r *run) deliver(at int64, who, effect string) {
+	e := r.add(at, who, history.Received)
+	e.Intact, e.Due = true, due
+	r.add(at+100, who, history.Effect).Detail = effect
+	r.add(at+200, who, history.Acknowledged)
+}
+
+func (r *run) change(kind history.Kind, how func(*history.Event)) {
+	for i := range r.events {
+		if r.events[i].Kind == kind {
+			how(&r.events[i])
+		}
+	}
+}
+
+func (r *run) drop(kinds ...history.Kind) {
+	r.events = slices.DeleteFunc(r.events, func(e history.Event) bool { return slices.Contains(kinds, e.Kind) })
+}
+
+func (r *run) state(state string, closings int) {
+	r.final.Orders[order] = history.OrderState{State: state, Closings: closings}
+}
+
+func (r *run) leave(where, id, reason string) {
+	r.final.Leftover = append(r.final.Leftover, history.Left{Where: where, Order: id, Reason: reason})
+}
+
+// check decides over r and compares kinds and orders of the violations with want,
+// such as "lost o-1".
+func (r *run) check(t testing.TB, want ...string) *history.Report {
+	t.Helper()
+	report := history.Check(r.events, r.final)
+	var got []string
+	for _, v := range report.Violations {
+		got = append(got, strings.TrimSpace(string(v.Kind)+" "+v.Order))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q: %v", got, want, report.Violations)
+	}
+	count := map[string]int{}
+	for _, w := range want {
+		kind, _, _ := strings.Cut(w, " ")
+		count[kind]++
+	}
+	if report.Lost != count["lost"] || report.Early != count["early"] || report.Double != count["double"] || report.Wrong != count["wrong"] {
+		t.Errorf("counted %+v, want %v", report.Counts, count)
+	}
+	return report
+}
