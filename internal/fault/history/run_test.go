@@ -3,7 +3,8 @@ package history_test
 import (
 	"slices"
 	"strings"
-	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
@@ -101,7 +102,7 @@ func (r *run) leave(where, id, reason string) {
 
 // check decides over r and compares kinds and orders of the violations with want,
 // such as "lost o-1".
-func (r *run) check(t testing.TB, want ...string) *history.Report {
+func (r *run) check(t rapid.TB, want ...string) *history.Report {
 	t.Helper()
 	report := history.Check(r.events, r.final)
 	var got []string
