@@ -143,9 +143,9 @@ func (r *record) ending() string {
 	if !r.known {
 		return "not in the order store"
 	}
-	text := fmt.Sprintf("%s, closed %d times", r.state.State, r.state.Closings)
+	text := fmt.Sprintf("%s; closings in the store's log: %d", r.state.State, r.state.Closings)
 	if r.state.StockGiven > 0 {
-		text += fmt.Sprintf(", stock given back: %d", r.state.StockGiven)
+		text += fmt.Sprintf("; stock given back: %d", r.state.StockGiven)
 	}
 	return text
 }
