@@ -32,6 +32,9 @@ type Config struct {
 	// StartWithin ends Run with ErrUnreachable when the first connection takes
 	// longer. Defaults to never.
 	StartWithin time.Duration
+	// Connected is called after each connection that was made; it must not
+	// block. Defaults to nothing.
+	Connected func()
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -64,6 +67,9 @@ func New(c Config) (*Conn, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Connected == nil {
+		c.Connected = func() {}
 	}
 	return &Conn{config: c, changed: make(chan struct{})}, nil
 }
@@ -144,6 +150,7 @@ func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
 	c.update(func() { c.conn, c.blocked = conn, false })
 	defer c.update(func() { c.conn, c.blocked = nil, false })
+	c.config.Connected()
 	for {
 		select {
 		case <-ctx.Done():

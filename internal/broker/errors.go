@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -72,6 +73,22 @@ func Classify(err error) error {
 		return fmt.Errorf("%w: %w", err, ErrForbidden)
 	}
 	return err
+}
+
+var missingExchange = regexp.MustCompile(`NOT_FOUND - no exchange '([^']+)'`)
+
+// MissingExchange returns the exchange that the broker did not find, where err
+// is about one.
+func MissingExchange(err error) (name string, ok bool) {
+	var closed *amqp.Error
+	if !errors.Is(err, ErrMissing) || !errors.As(err, &closed) {
+		return "", false
+	}
+	found := missingExchange.FindStringSubmatch(closed.Reason)
+	if found == nil {
+		return "", false
+	}
+	return found[1], true
 }
 
 // Permanent reports whether trying again cannot help before a person has

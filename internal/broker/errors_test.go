@@ -47,6 +47,19 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+func TestMissingExchange(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		"NOT_FOUND - no exchange 'x.lane.1m.0' in vhost '/'": "x.lane.1m.0",
+		"NOT_FOUND - no queue 'q' in vhost '/'":              "",
+	} {
+		err := broker.Classify(&amqp.Error{Code: 404, Reason: reason, Server: true})
+		if got, ok := broker.MissingExchange(err); got != want || ok != (want != "") {
+			t.Errorf("%s: got %q, %v; want %q", reason, got, ok, want)
+		}
+	}
+}
+
 func TestNewRejectsWrongURLs(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "localhost:5672", "http://guest:secret@localhost/", "amqp://guest:secret@local host/", "amqp://u:secret@h:port/"} {

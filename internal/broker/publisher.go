@@ -23,7 +23,8 @@ type Outgoing struct {
 // and opens another channel when one is lost. It may be used from many
 // goroutines.
 type Publisher struct {
-	conn *Conn
+	conn   *Conn
+	pauses bool // see NewSequence
 
 	order sync.Mutex // held while sending, so that the line keeps the order
 	line  *line      // guarded by order
@@ -31,6 +32,12 @@ type Publisher struct {
 
 // NewPublisher returns a publisher over conn. The channel is opened on use.
 func NewPublisher(conn *Conn) *Publisher { return &Publisher{conn: conn} }
+
+// NewSequence returns a publisher for messages none of which may overtake one
+// that was lost with a channel and is to be published again. After a channel has
+// ended, and all done functions of its messages have returned, Publish returns
+// ErrNotSent once before it opens another one.
+func NewSequence(conn *Conn) *Publisher { return &Publisher{conn: conn, pauses: true} }
 
 // Publish sends one message. It waits for a connection, and while the broker
 // blocks publishers, as long as ctx allows.
@@ -49,6 +56,9 @@ func (p *Publisher) Publish(ctx context.Context, out Outgoing, done func(error))
 		if err := p.conn.Ready(ctx); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
+		if p.pauses && p.line != nil && p.line.ch.IsClosed() {
+			return p.drop(ctx)
+		}
 		if p.line == nil || p.line.ch.IsClosed() {
 			line, err := p.open(ctx)
 			if err != nil {
@@ -65,6 +75,17 @@ func (p *Publisher) Publish(ctx context.Context, out Outgoing, done func(error))
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ErrNotSent, ctx.Err())
 		}
+	}
+}
+
+// drop gives the ended channel up, once all messages on it have their answers.
+func (p *Publisher) drop(ctx context.Context) error {
+	select {
+	case <-p.line.ended:
+		p.line = nil
+		return fmt.Errorf("%w: the channel was lost", ErrNotSent)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNotSent, ctx.Err())
 	}
 }
 

@@ -156,6 +156,44 @@ func TestMissingExchangeClosesTheChannelAndAnotherIsOpened(t *testing.T) {
 	}
 }
 
+// What was lost with a channel can be published again before anything that
+// comes after it.
+func TestNothingOvertakesWhatWasLostInASequence(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	ch := channel(t, env.AMQPURL)
+	declare(t, ch, "q", quorum())
+	p, l := broker.NewSequence(connect(t, env.AMQPURL)), newLedger()
+	t.Cleanup(p.Close)
+	const broken = 100
+	for i := 0; ; i++ {
+		exchange, key := "", "q"
+		if i == broken {
+			exchange, key = "not.there", "k"
+		}
+		err := l.publish(t.Context(), p, exchange, key, strconv.Itoa(i))
+		if err == nil || errors.Is(err, broker.ErrUnconfirmed) {
+			continue
+		}
+		if !errors.Is(err, broker.ErrNotSent) {
+			t.Fatalf("%d: %v", i, err)
+		}
+		// Before this answer, all messages of the lost channel have theirs.
+		if got := len(l.await(t)); got != i+1 {
+			t.Errorf("%d of %d messages have an answer", got, i+1)
+		}
+		break
+	}
+	if err := l.publish(t.Context(), p, "", "q", "after"); err != nil {
+		t.Fatal(err)
+	}
+	answers := l.await(t)
+	if err := answers["after"]; err != nil {
+		t.Errorf("over the next channel: %v", err)
+	}
+	confirmedMessagesArrived(t, answers, drain(t, ch, "q"))
+}
+
 // confirmedMessagesArrived also checks that the others were said to be
 // unconfirmed or not sent.
 func confirmedMessagesArrived(t *testing.T, answers map[string]error, arrived []string) {
