@@ -35,15 +35,11 @@ func (t *Topology) declare(ctx context.Context, s *session) error {
 			return fmt.Errorf("queue %s: %w", q.Name, err)
 		}
 	}
-	bindings := t.Bindings()
 	for _, x := range t.Exchanges() {
 		if err := s.do(ctx, x.declare); err != nil {
 			return fmt.Errorf("exchange %s: %w", x.Name, err)
 		}
-		for _, b := range bindings {
-			if b.Source != x.Name {
-				continue
-			}
+		for _, b := range t.bindingsOf(x) {
 			if err := s.do(ctx, b.bind); err != nil {
 				return fmt.Errorf("binding %s: %w", b.name(), err)
 			}

@@ -17,6 +17,8 @@ var (
 	// ErrConfiguration means that the management URL, or the user or virtual
 	// host it is asked with, is wrong, so that trying again does not help.
 	ErrConfiguration = errors.New("wrong management URL")
+	// ErrIncomplete means that something is missing, and could not be created.
+	ErrIncomplete = errors.New("the topology is incomplete")
 )
 
 // MismatchError says that an entity of that name exists, but is another one.

@@ -48,13 +48,9 @@ func (t *Topology) Plan(ctx context.Context, channels Channels) ([]Change, error
 }
 
 func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
-	p := planner{
-		session: s,
-		faults:  faults{pattern: "^" + regexp.QuoteMeta(t.prefix) + `\.`},
-		created: map[id]bool{},
-	}
+	p := t.planner(s)
 	for _, q := range t.Queues() {
-		if err := p.queue(ctx, q); err != nil {
+		if err := p.entity(ctx, q.entity()); err != nil {
 			return nil, err
 		}
 	}
@@ -79,6 +75,14 @@ type planner struct {
 	changes []Change
 }
 
+func (t *Topology) planner(s *session) planner {
+	return planner{
+		session: s,
+		faults:  faults{pattern: "^" + regexp.QuoteMeta(t.prefix) + `\.`},
+		created: map[id]bool{},
+	}
+}
+
 // id tells entities apart: a queue and an exchange may have the same name.
 type id struct{ kind, name string }
 
@@ -87,33 +91,8 @@ func (p *planner) create(i id, details string) {
 	p.changes = append(p.changes, Change{ActionCreate, i.kind, i.name, details})
 }
 
-func (p *planner) queue(ctx context.Context, q Queue) error {
-	return p.entity(ctx, entity{
-		id: id{KindQueue, q.Name}, details: details(q.Args), wanted: q.property,
-		find: func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
-			return err
-		},
-		declare: q.declare,
-		probe: func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(q.Name, true, false, false, false,
-				amqp.Table{argQueueType: "quorum", argMessageTTL: "not a number"})
-			return err
-		},
-	})
-}
-
 func (p *planner) exchange(ctx context.Context, x Exchange) error {
-	err := p.entity(ctx, entity{
-		id: id{KindExchange, x.Name}, details: x.details(), wanted: x.property,
-		find: func(ch *amqp.Channel) error {
-			return ch.ExchangeDeclarePassive(x.Name, x.Kind, true, false, false, false, nil)
-		},
-		declare: x.declare,
-		probe: func(ch *amqp.Channel) error {
-			return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, amqp.Table{argAlternate: int64(0)})
-		},
-	})
+	err := p.entity(ctx, x.entity())
 	if err != nil {
 		return err
 	}
@@ -134,6 +113,35 @@ type entity struct {
 	find    func(*amqp.Channel) error // 404 where it does not exist
 	declare func(*amqp.Channel) error
 	probe   func(*amqp.Channel) error // a declaration with an argument that no broker accepts
+}
+
+func (q Queue) entity() entity {
+	return entity{
+		id: id{KindQueue, q.Name}, details: details(q.Args), wanted: q.property,
+		find: func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+			return err
+		},
+		declare: q.declare,
+		probe: func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(q.Name, true, false, false, false,
+				amqp.Table{argQueueType: "quorum", argMessageTTL: "not a number"})
+			return err
+		},
+	}
+}
+
+func (x Exchange) entity() entity {
+	return entity{
+		id: id{KindExchange, x.Name}, details: x.details(), wanted: x.property,
+		find: func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclarePassive(x.Name, x.Kind, true, false, false, false, nil)
+		},
+		declare: x.declare,
+		probe: func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, amqp.Table{argAlternate: int64(0)})
+		},
+	}
 }
 
 // entity plans to create what does not exist, and compares what does.

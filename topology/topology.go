@@ -271,3 +271,8 @@ func (t *Topology) Bindings() []Binding {
 	}
 	return bindings
 }
+
+// bindingsOf returns the bindings that x is the source of.
+func (t *Topology) bindingsOf(x Exchange) []Binding {
+	return slices.DeleteFunc(t.Bindings(), func(b Binding) bool { return b.Source != x.Name })
+}
