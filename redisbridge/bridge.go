@@ -34,6 +34,7 @@ const (
 	DefaultLease        = 5 * time.Second
 	DefaultMaxInFlight  = 2048
 	DefaultDrainTimeout = 20 * time.Second
+	DefaultRepairEvery  = time.Minute
 )
 
 // Config of a [Bridge].
@@ -58,6 +59,11 @@ type Config struct {
 	// DrainTimeout bounds how long Run goes on after its context has ended,
 	// for the answers to what it has published. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// RepairEvery is how often one of the bridges looks for exchanges, queues
+	// and bindings that somebody has deleted, and puts them back. What a bridge
+	// stumbles over it puts back at once, if its user may configure. Defaults to
+	// DefaultRepairEvery.
+	RepairEvery time.Duration
 	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
 	// for so long at the start. Once a bridge works, it waits for servers as
 	// long as it takes. Defaults to never.
@@ -82,6 +88,7 @@ type Bridge struct {
 	consume  *broker.Conn // apart, since the broker may block a publishing connection
 	park     *Park        // for the intake
 	register *register
+	repairs  *repairs
 	shards   []*shard
 }
 
@@ -94,8 +101,8 @@ func New(c Config) (*Bridge, error) {
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.StartWithin < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout and StartWithin must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery and StartWithin must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -109,23 +116,28 @@ func New(c Config) (*Bridge, error) {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
+	if c.RepairEvery == 0 {
+		c.RepairEvery = DefaultRepairEvery
+	}
 	if c.Observe == nil {
 		c.Observe = func(Step, string, message.Path) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	connect := func(purpose string) (*broker.Conn, error) {
+	connect := func(purpose string, connected func()) (*broker.Conn, error) {
 		return broker.New(broker.Config{
-			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose, StartWithin: c.StartWithin, Logger: c.Logger,
+			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose,
+			StartWithin: c.StartWithin, Connected: connected, Logger: c.Logger,
 		})
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts()}
+	b.repairs = newRepairs(b)
 	var err error
-	if b.conn, err = connect("promotes"); err != nil {
+	if b.conn, err = connect("promotes", nil); err != nil {
 		faults = append(faults, err)
 	}
-	b.consume, _ = connect("takes in") // the same URL has the same fault
+	b.consume, _ = connect("takes in", b.repairs.ask) // the same URL has the same fault
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -142,8 +154,8 @@ func (b *Bridge) ID() string { return b.id }
 
 // Run promotes until ctx ends, then finishes what it has claimed, gives its
 // shards up and returns nil. Faults that may pass never end it; it returns an
-// error where trying again cannot help: ErrConfiguration, an exchange or queue
-// that does not exist, a missing permission.
+// error where trying again cannot help: ErrConfiguration, a missing permission,
+// or an exchange or queue that does not exist and that it may not create.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -168,6 +180,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers, work := errgroup.WithContext(ctx)
 	workers.Go(func() error { return b.register.run(work) })
 	workers.Go(func() error { return b.listen(work) })
+	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
 	for _, s := range b.shards {
 		workers.Go(func() error { return s.run(work) })

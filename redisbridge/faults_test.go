@@ -139,26 +139,6 @@ func TestChangingTheTiersLosesNothing(t *testing.T) {
 	}
 }
 
-func TestDeletedLaneIsBypassed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, short())
-	ch, err := b.dial(t).Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for shard := range b.topology.Shards() {
-		if _, err := ch.QueueDelete(b.topology.Lane(time.Second, shard), false, false, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.run(t, nil)
-	due := b.parkOne(t, "m", message.After(1500*time.Millisecond))
-	got := b.arrivals.await(t, 1, patience)["m"][0]
-	if got.at.Before(due) || got.Journey.Path == message.PathLane("1s") {
-		t.Errorf("arrived %v after its due time by path %q", got.at.Sub(due), got.Journey.Path)
-	}
-}
-
 func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())

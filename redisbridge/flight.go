@@ -18,6 +18,11 @@ type outcome struct {
 	err  error // was published in vain
 }
 
+// refused reports whether the broker has said no to this message alone.
+func (o outcome) refused() bool {
+	return errors.Is(o.err, broker.ErrRefused) || errors.Is(o.err, broker.ErrUnroutable)
+}
+
 // flight is what a shard has claimed and not yet settled.
 type flight struct {
 	mu     sync.Mutex
@@ -42,10 +47,14 @@ func (f *flight) add() {
 // cancel undoes add.
 func (f *flight) cancel() { f.settled(1) }
 
-// land takes the outcome of a message that was added. It does not block.
+// land takes the outcome of a message that was added. It does not block. Once
+// it has returned, fault knows of an error that concerns more than the message.
 func (f *flight) land(o outcome) {
 	f.mu.Lock()
 	f.ended = append(f.ended, o)
+	if f.failed == nil && o.err != nil && !o.refused() {
+		f.failed = o.err
+	}
 	f.mu.Unlock()
 	signal(f.arrived)
 }
@@ -69,14 +78,6 @@ func (f *flight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n
-}
-
-func (f *flight) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failed == nil {
-		f.failed = err
-	}
 }
 
 // fault returns why messages could not be published since forgive was called.
@@ -136,11 +137,11 @@ func (s *shard) settleAll(ctx context.Context) {
 			case o.err == nil:
 				done = append(done, o)
 				s.b.config.Observe(StepConfirmed, o.id, o.path)
-			case errors.Is(o.err, broker.ErrRefused), errors.Is(o.err, broker.ErrUnroutable):
+			case o.refused():
+				s.b.repairs.consider(o.err)
 				s.b.log.Warn("message cannot be promoted for now", "id", o.id, "shard", s.n, "error", o.err)
 				back = append(back, o)
 			default:
-				s.flight.fail(o.err)
 				back = append(back, o)
 			}
 		}

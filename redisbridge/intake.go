@@ -18,18 +18,21 @@ import (
 // that they share round trips to Redis.
 const intakePrefetch = 512
 
+var errCancelled = errors.New("the broker has cancelled the consumer")
+
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
 // acknowledged only once Redis, or another queue, has it.
 func (b *Bridge) intake(ctx context.Context) error {
 	ready := broker.NewPublisher(b.conn)
 	for ctx.Err() == nil {
-		err := b.takeIn(ctx, ready)
+		err := fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), b.takeIn(ctx, ready))
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case broker.Permanent(err):
-			return fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), err)
+		case broker.Permanent(err) && !errors.Is(err, broker.ErrMissing):
+			return err
 		}
+		b.repairs.consider(err)
 		b.log.Warn("intake interrupted", "error", err)
 		pause(ctx, retryPause)
 	}
@@ -71,7 +74,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 					}
 				default:
 				}
-				return errors.New("the broker has cancelled the consumer")
+				return errCancelled
 			}
 			hands.Go(func() { b.takeInOne(ctx, ready, &d) })
 		}
@@ -91,6 +94,7 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 			return
 		}
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
+		b.repairs.consider(err)
 		if ctx.Err() == nil {
 			b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
 			pause(ctx, retryPause)
@@ -134,7 +138,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	}
 	now := time.Now()
 	return publish(ctx, ready, broker.Outgoing{
-		Exchange: b.config.Topology.ReadyExchange(), RoutingKey: m.RoutingKey,
+		Exchange: b.config.Topology.ReadyExchange(), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Published: now, Due: now, Path: message.PathDirect}),
 	})
 }

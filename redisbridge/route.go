@@ -63,10 +63,11 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan) (broker.Outgoin
 	journey := message.Journey{
 		Published: time.UnixMilli(m.parkedAt()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady,
 	}
-	out := broker.Outgoing{Exchange: t.ReadyExchange(), RoutingKey: decoded.RoutingKey}
+	// The ready exchange returns a message only where its alternate is missing.
+	out := broker.Outgoing{Exchange: t.ReadyExchange(), RoutingKey: decoded.RoutingKey, Mandatory: true}
 	if p.lane > 0 {
 		journey.Path = message.PathLane(topology.TTLName(p.lane))
-		out.Exchange, out.Mandatory = t.Lane(p.lane, shard), true
+		out.Exchange = t.Lane(p.lane, shard)
 	}
 	out.Publishing = decoded.Publishing(journey)
 	if p.lane > 0 {

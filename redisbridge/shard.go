@@ -35,7 +35,8 @@ type shard struct {
 	b      *Bridge
 	n      int
 	keys   shardKeys
-	lanes  *broker.Publisher
+	lanes  *broker.Publisher // in due order
+	ready  *broker.Publisher // for what goes straight to the ready exchange
 	leads  []time.Duration
 	flight *flight
 	woken  chan struct{}
@@ -43,15 +44,16 @@ type shard struct {
 	clock *serverClock
 	read  time.Time // when clock was last read for its own sake
 
-	turn   int64 // see lua/claim.lua
-	single int   // so many messages are to be published one at a time
+	turn   int64                // see lua/claim.lua
+	single int                  // so many messages are to be published one at a time
+	absent map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last   claimed
 }
 
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
-		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewPublisher(b.conn),
-		leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1), clock: newServerClock(),
+		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
+		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1), clock: newServerClock(),
 	}
 }
 
@@ -92,7 +94,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 			healthy = true
 			wait.Reset()
 			s.sleep(ctx, sleep)
-		case errors.Is(err, ErrConfiguration), broker.Permanent(err):
+		case errors.Is(err, ErrConfiguration), broker.Permanent(err) && !errors.Is(err, broker.ErrMissing):
 			return err
 		default:
 			if healthy {
@@ -217,10 +219,15 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p)
 	alone, now := s.single > 0, s.now()
+	if time.Now().Before(s.absent[out.Exchange]) {
+		m.promoteAt = now + refusedPause.Milliseconds()
+		s.flight.land(outcome{parked: m, back: true})
+		return nil
+	}
 	land := func(err error) {
 		o := outcome{parked: m, path: path, err: err}
 		switch {
-		case errors.Is(err, broker.ErrRefused), errors.Is(err, broker.ErrUnroutable):
+		case o.refused():
 			o.promoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
 			o.promoteAt = now + brokenPause.Milliseconds()
@@ -230,13 +237,17 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	}
 	if p.lane == 0 && p.left > 0 {
 		time.AfterFunc(p.left, func() {
-			if err := s.publish(ctx, m.id, path, out, land); err != nil {
+			if err := s.publish(ctx, s.ready, out, m.id, path, land); err != nil {
 				land(err)
 			}
 		})
 		return nil
 	}
-	err := s.publish(ctx, m.id, path, out, land)
+	publisher := s.ready
+	if p.lane > 0 {
+		publisher = s.lanes
+	}
+	err := s.publish(ctx, publisher, out, m.id, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		s.flight.cancel()
 		return err
@@ -247,8 +258,10 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	return nil
 }
 
-func (s *shard) publish(ctx context.Context, id string, path message.Path, out broker.Outgoing, land func(error)) error {
-	if err := s.lanes.Publish(ctx, out, land); err != nil {
+func (s *shard) publish(
+	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
+) error {
+	if err := p.Publish(ctx, out, land); err != nil {
 		return err
 	}
 	s.b.config.Observe(StepPublished, id, path)
@@ -262,6 +275,11 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 		return err
 	}
 	s.flight.forgive()
+	s.b.repairs.consider(fault)
+	if exchange, ok := broker.MissingExchange(fault); ok {
+		// Only what goes there has to wait. The rest is published again at once.
+		s.absent[exchange] = time.Now().Add(refusedPause)
+	}
 	if broker.Objected(fault) && s.single == 0 {
 		s.single = claimMost // to find the message to which the broker objects
 	}
