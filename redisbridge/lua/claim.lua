@@ -7,6 +7,11 @@
 -- to begin anew: then all that is claimed returns to the schedule first, as it
 -- does when the shard changes hands. So nothing stays claimed by nobody.
 --
+-- Messages are claimed in the order of their promotion, which is not that of
+-- their due times where they were meant for lanes of different lengths. So one
+-- that is overdue already returns to the schedule at its due time first, and a
+-- backlog leaves in due order.
+--
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
 --       grace in ms, 5 turn, 6 most messages, 7 most bytes
@@ -60,31 +65,42 @@ end
 turn = string.format('%.0f', (tonumber(state[3]) or 0) + 1)
 
 local found = {}
-while room > 0 and bytes > 0 do
+local moves = 1000 -- most messages to return to the schedule, to keep the call short
+while room > 0 and bytes > 0 and moves > 0 do
   local bucket = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
   if not bucket or bucket * bucket_ms > now then break end
   local key, start = bucket_key(KEYS[1], bucket), bucket * bucket_ms
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', now - start, 'WITHSCORES', 'LIMIT', 0, room)
-  local taken = 0
+  local taken, overdue, earliest = 0, {}, never
   for i = 1, #due, 2 do
-    if bytes <= 0 then break end
+    local at = start + due[i + 1]
+    if bytes <= 0 or moves <= 0 or at > earliest then break end
     local stored = redis.call('HGET', envelopes_key(KEYS[4], due[i]), due[i])
     taken = taken + 1
     if stored then
-      local at = start + due[i + 1]
-      redis.call('ZADD', KEYS[3], at, due[i])
-      found[#found + 1] = due[i]
-      found[#found + 1] = at
-      found[#found + 1] = stored
-      room = room - 1
+      local due_at = struct.unpack('>I6', stored)
       bytes = bytes - #stored
+      if at < due_at and due_at <= now then
+        overdue[#overdue + 1] = {due_at, due[i]}
+        earliest = math.min(earliest, due_at)
+        moves = moves - 1
+      else
+        redis.call('ZADD', KEYS[3], at, due[i])
+        found[#found + 1] = due[i]
+        found[#found + 1] = at
+        found[#found + 1] = stored
+        room = room - 1
+      end
     end
   end
   if taken > 0 then redis.call('ZREMRANGEBYRANK', key, 0, taken - 1) end
   if redis.call('EXISTS', key) == 0 then
     redis.call('ZREM', KEYS[1], bucket)
-  elseif taken == 0 or taken < #due / 2 or #due == 0 then
-    break
+  elseif #due == 0 then
+    room = 0
+  end
+  for _, m in ipairs(overdue) do
+    schedule_add(KEYS[1], m[1], m[2])
   end
 end
 
