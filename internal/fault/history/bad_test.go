@@ -115,6 +115,29 @@ func TestBadHistories(t *testing.T) {
 			},
 			[]string{early}, "1µs before the due time that publish returned",
 		},
+		"early: the attempt that asked for it was refused by another process": {
+			closedOrder, func(r *run) {
+				r.drop(history.Published)
+				r.change(history.Received, func(e *history.Event) { e.At, e.Due = 20_000_001, 0 })
+				r.add(400_000, "customers/2", history.Publish).NotBefore = 20_000_000
+				r.add(1_000_500, "customers/2", history.Refused)
+			},
+			[]string{early}, "before any attempt asked for",
+		},
+		"lost: the call was not written": {
+			closedOrder, func(r *run) {
+				r.drop(history.Publish, history.Received, history.Effect, history.Acknowledged)
+				r.state(history.StatePending, 0)
+			},
+			[]string{lost}, "never received",
+		},
+		"wrong: not in the store, and nobody placed it": {
+			closedOrder, func(r *run) {
+				r.drop(history.Placed)
+				delete(r.final.Orders, order)
+			},
+			[]string{wrong}, "not in the order store",
+		},
 		"early: only the duplicate": {
 			closedOrder, func(r *run) {
 				r.add(asked-1, other, history.Received).Intact = true

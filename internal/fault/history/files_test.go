@@ -3,10 +3,12 @@ package history_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +92,20 @@ func TestWriterStampsAndKeepsLinesWhole(t *testing.T) {
 	}
 	if len(seen) != writers*each || len(events) != writers*each {
 		t.Errorf("read %d events of %d orders, want %d", len(events), len(seen), writers*each)
+	}
+}
+
+func TestKilledWriterLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victimVariable+"="+filepath.Join(dir, "victim.jsonl"))
+	out, _ := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		t.Fatalf("the writer was not killed: %v, %s", cmd.ProcessState, out)
+	}
+	if events, err := history.Read(dir); err != nil || len(events) != victimEvents {
+		t.Errorf("read %d events, error %v; want %d", len(events), err, victimEvents)
 	}
 }
 

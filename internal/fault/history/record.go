@@ -30,7 +30,6 @@ type attempt struct {
 	notBefore int64 // Unix microseconds
 	outcome   Kind  // Unknown while there is no answer
 	due       int64 // Unix milliseconds, 0 if unknown
-	open      bool
 }
 
 // add takes up the next event.
@@ -42,7 +41,7 @@ func (r *record) add(e Event) {
 			r.placed, r.act = true, e.Act
 		}
 	case Publish:
-		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, outcome: Unknown, open: true})
+		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, outcome: Unknown})
 	case Published, Unknown, Refused:
 		r.answer(e)
 	case Received:
@@ -76,8 +75,8 @@ func (r *record) add(e Event) {
 // without one has an unknown outcome: its process was killed.
 func (r *record) answer(e Event) {
 	for i := len(r.attempts) - 1; i >= 0; i-- {
-		if a := &r.attempts[i]; a.who == e.Who && a.open {
-			a.outcome, a.due, a.open = e.Kind, e.Due, false
+		if a := &r.attempts[i]; a.who == e.Who {
+			a.outcome, a.due = e.Kind, e.Due
 			return
 		}
 	}

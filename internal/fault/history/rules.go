@@ -36,15 +36,12 @@ func (r *record) early() (why []string) {
 		if len(attempts) == 0 {
 			continue
 		}
-		notBefore, due, promised := attempts[0].notBefore, attempts[0].due, true
+		notBefore, due := attempts[0].notBefore, attempts[0].due
 		for _, a := range attempts {
-			notBefore, due = min(notBefore, a.notBefore), min(due, a.due)
-			promised = promised && a.due > 0
+			notBefore, due = min(notBefore, a.notBefore), min(due, a.due) // 0 if one returned none
 		}
 		object(notBefore, "any attempt asked for")
-		if promised {
-			object(1000*due, "the due time that publish returned")
-		}
+		object(1000*due, "the due time that publish returned")
 	}
 	return why
 }
@@ -176,7 +173,7 @@ func (r *record) wrongOrder() (why []string) {
 			why = append(why, "a payment was refused before its message was received")
 		}
 	}
-	if len(r.received) == 0 && len(why) == 0 && (r.state.State == StateClosed || r.state.Closings > 0) {
+	if len(r.received) == 0 && (r.state.State == StateClosed || r.state.Closings > 0) {
 		why = append(why, "closed, though its message was never received")
 	}
 	if r.state.State == StatePaid && r.firstPay == 0 {
