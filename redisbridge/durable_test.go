@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -65,7 +64,7 @@ func (a *answers) await(t *testing.T, more int, what string, is func(error) bool
 }
 
 // until waits for a state.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
@@ -160,35 +159,9 @@ func report(t *testing.T, told map[string]error, found map[string]copies) {
 	t.Logf("%d asked for, %d unconfirmed, %d stored, %d lost, %d wrong", len(told), unconfirmed, len(found), len(lost), len(wrong))
 }
 
-// listener hears of the log records that begin with text.
-type listener struct {
-	slog.Handler
-	text  string
-	heard chan struct{}
-}
-
-func listenFor(text string) (*slog.Logger, <-chan struct{}) {
-	l := &listener{Handler: slog.DiscardHandler, text: text, heard: make(chan struct{}, 1)}
-	return slog.New(l), l.heard
-}
-
-func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l *listener) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, l.text) {
-		select {
-		case l.heard <- struct{}{}:
-		default:
-		}
-	}
-	return nil
-}
-
-func (l *listener) WithAttrs([]slog.Attr) slog.Handler { return l }
-
 // connect returns a client that repeats no command by itself: it would hide
 // from Park that an answer was lost.
-func connect(t *testing.T, url string) *redis.Client {
+func connect(t testing.TB, url string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -231,11 +204,12 @@ type parking struct {
 	store    *servers.Redis
 	topology *topology.Topology
 	park     *redisbridge.Park
+	size     int // bytes of each body
 }
 
-func newParking(t *testing.T) *parking {
+func newParking(t testing.TB) *parking {
 	t.Helper()
-	p := &parking{store: servertest.RedisForTest(t)}
+	p := &parking{store: servertest.RedisForTest(t), size: 4 << 10}
 	var err error
 	if p.topology, err = topology.New(topology.Config{Prefix: "durable"}); err != nil {
 		t.Fatal(err)
@@ -249,7 +223,7 @@ func newParking(t *testing.T) *parking {
 }
 
 func (p *parking) parkOne(ctx context.Context, id string) error {
-	_, err := p.park.Park(ctx, &message.Message{ID: id, RoutingKey: "k", Body: make([]byte, 4<<10)}, anyHour())
+	_, err := p.park.Park(ctx, &message.Message{ID: id, RoutingKey: "k", Body: make([]byte, p.size)}, anyHour())
 	return err
 }
 
@@ -318,8 +292,8 @@ func TestInboxIsAcknowledgedAfterTheDisk(t *testing.T) {
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()
 	b := newBenchAt(t, short(), env)
-	logger, refused := listenFor("message stays in the inbox")
-	stop := b.run(t, func(c *redisbridge.Config) { c.Client, c.Logger = connect(t, store.URL()), logger })
+	log := newLogCapture()
+	stop := b.run(t, func(c *redisbridge.Config) { c.Client, c.Logger = connect(t, store.URL()), log.logger() })
 
 	var a answers
 	var stopped atomic.Bool
@@ -353,11 +327,9 @@ func TestInboxIsAcknowledgedAfterTheDisk(t *testing.T) {
 	t.Cleanup(all.Wait)
 	t.Cleanup(func() { stopped.Store(true) })
 	killed(t, store, &a, func() {}, func() {
-		select {
-		case <-refused:
-		case <-time.After(patience):
-			t.Fatal("the bridge has not noticed that Redis is down")
-		}
+		const line = "message stays in the inbox"
+		before := log.count(line)
+		until(t, "the bridge says that Redis is down", func() bool { return log.count(line) > before })
 	})
 	stopped.Store(true)
 	all.Wait()
@@ -376,4 +348,53 @@ func TestInboxIsAcknowledgedAfterTheDisk(t *testing.T) {
 		t.Errorf("in the inbox: %d, %v; want nothing", inbox.Messages, err)
 	}
 	report(t, a.all(), stored(t, store.URL(), b.topology))
+}
+
+// BenchmarkParkingByPersistence compares how long the same messages take to be
+// parked under each setting of Redis, in turns, so that what else the machine
+// does concerns all alike. It reports multiples of the time without persistence.
+func BenchmarkParkingByPersistence(b *testing.B) {
+	const publishers, each, turns = 512, 20, 5
+	p := newParking(b)
+	p.size = 256
+	admin := connect(b, p.store.URL())
+	settings := []struct{ name, appendonly, appendfsync string }{
+		{"none", "no", "always"}, {"everysec", "yes", "everysec"}, {"always", "yes", "always"},
+	}
+	took := map[string]time.Duration{}
+	for turn := 0; b.Loop(); turn++ {
+		for i := range turns * len(settings) {
+			s := settings[i%len(settings)]
+			if err := admin.ConfigSet(b.Context(), "appendfsync", s.appendfsync).Err(); err != nil {
+				b.Fatal(err)
+			}
+			if err := admin.ConfigSet(b.Context(), "appendonly", s.appendonly).Err(); err != nil {
+				b.Fatal(err)
+			}
+			until(b, "append-only file begun", func() bool {
+				info, err := admin.Info(b.Context(), "persistence").Result()
+				return err == nil && strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0")
+			})
+			began := time.Now()
+			var all sync.WaitGroup
+			for g := range publishers {
+				all.Go(func() {
+					for n := range each {
+						if err := p.parkOne(b.Context(), fmt.Sprintf("%d-%d-%d-%d", turn, i, g, n)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			took[s.name] += time.Since(began)
+			if err := admin.FlushDB(b.Context()).Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, s := range settings[1:] {
+		b.ReportMetric(took[s.name].Seconds()/took["none"].Seconds(), s.name+"/none")
+	}
 }
