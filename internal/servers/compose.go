@@ -38,7 +38,7 @@ func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 		return nil, fmt.Errorf("prepare %s: %w", composeFile, err)
 	}
 	pair := &Pair{
-		RabbitMQ: newRabbitMQ(&service{all, "rabbitmq"}, all.ports[0].number, all.ports[1].number),
+		RabbitMQ: newRabbitMQ(&service{all, "rabbitmq"}, "rabbit@rabbitmq", all.ports[0].number, all.ports[1].number),
 		Redis:    newRedis(&service{all, "redis"}, all.ports[2].number),
 		Choice:   Containers,
 		composed: all,

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/moby/moby/api/types/container"
@@ -67,11 +67,26 @@ type box struct {
 	name   string
 	image  string
 	ports  map[string]port   // by the port inside, such as "5672/tcp"
-	files  map[string]string // shipped file by its path inside
+	files  map[string]string // contents by the path inside
+	env    map[string]string
 	args   []string
+	bridge *bridge // nil for the engine's default network alone
 	engine *client.Client
 	dog    *watchdog
 	made   bool
+}
+
+// ship adds the shipped file of that name, and what the container needs besides.
+func (b *box) ship(path, name, more string) error {
+	content, err := shipped.ReadFile("config/" + name)
+	if err != nil {
+		return err
+	}
+	if b.files == nil {
+		b.files = map[string]string{}
+	}
+	b.files[path] = string(content) + more
+	return nil
 }
 
 // newBox reserves a port for each port inside and prepares the clean-up.
@@ -101,32 +116,37 @@ func (b *box) start(ctx context.Context) error {
 		return err
 	}
 	files := make([]testcontainers.ContainerFile, 0, len(b.files))
-	for inside, name := range b.files {
-		content, err := shipped.ReadFile("config/" + name)
-		if err != nil {
-			return err
-		}
+	for inside, content := range b.files {
 		files = append(files, testcontainers.ContainerFile{
-			Reader: bytes.NewReader(content), ContainerFilePath: inside, FileMode: 0o644,
+			Reader: strings.NewReader(content), ContainerFilePath: inside, FileMode: 0o644,
 		})
 	}
+	here := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	bindings := network.PortMap{}
 	inside := make([]string, 0, len(b.ports))
 	for p, outside := range b.ports {
 		inside = append(inside, p)
 		bindings[network.MustParsePort(p)] = []network.PortBinding{{
-			HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), HostPort: strconv.Itoa(outside.number),
+			HostIP: here, HostPort: strconv.Itoa(outside.number),
 		}}
 	}
 	b.made = true
 	_, err := testcontainers.Run(ctx, b.image,
 		testcontainers.WithName(b.name),
 		testcontainers.WithCmd(b.args...),
+		testcontainers.WithEnv(b.env),
 		testcontainers.WithFiles(files...),
 		testcontainers.WithExposedPorts(inside...),
 		// RabbitMQ's data belong to the node of this name.
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.Hostname = b.name }),
-		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.PortBindings = bindings }),
+		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {
+			c.PortBindings = bindings
+			// The name of a member that is down is unknown at once: nobody else is asked.
+			c.DNS = []netip.Addr{here}
+			if b.bridge != nil {
+				c.NetworkMode = container.NetworkMode(b.bridge.name)
+			}
+		}),
 	)
 	return err
 }
@@ -159,6 +179,9 @@ func (b *box) resume(ctx context.Context) error {
 
 func (b *box) discard(context.Context) error {
 	errs := []error{b.dog.release(), b.engine.Close()}
+	if b.bridge != nil {
+		errs = append(errs, b.bridge.leave())
+	}
 	for _, p := range b.ports {
 		errs = append(errs, p.token.Close())
 	}
@@ -176,47 +199,4 @@ func (b *box) lastLines(ctx context.Context) string {
 		return errors.Join(err, errors.New(string(output))).Error()
 	}
 	return tail(output)
-}
-
-// startRabbitMQContainer runs an image that takes its settings where the
-// official one does.
-func startRabbitMQContainer(ctx context.Context, image string) (*RabbitMQ, error) {
-	const amqpPort, managementPort = "5672/tcp", "15672/tcp"
-	b, err := newBox(box{
-		name:  "rabbitmq",
-		image: image,
-		files: map[string]string{
-			"/etc/rabbitmq/rabbitmq.conf":   "rabbitmq.conf",
-			"/etc/rabbitmq/advanced.config": "advanced.config",
-			"/etc/rabbitmq/enabled_plugins": "enabled_plugins",
-		},
-	}, amqpPort, managementPort)
-	if err != nil {
-		return nil, fmt.Errorf("prepare RabbitMQ: %w", err)
-	}
-	r := newRabbitMQ(b, b.ports[amqpPort].number, b.ports[managementPort].number)
-	if err := r.startOrDiscard(ctx); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// startRedisContainer runs an image that takes its settings as the official one
-// does.
-func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
-	const inside, settings = "6379/tcp", "/usr/local/etc/redis/redis.conf"
-	b, err := newBox(box{
-		name:  "redis",
-		image: image,
-		files: map[string]string{settings: "redis.conf"},
-		args:  []string{"redis-server", settings},
-	}, inside)
-	if err != nil {
-		return nil, fmt.Errorf("prepare Redis: %w", err)
-	}
-	r := newRedis(b, b.ports[inside].number)
-	if err := r.startOrDiscard(ctx); err != nil {
-		return nil, err
-	}
-	return r, nil
 }

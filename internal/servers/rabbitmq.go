@@ -19,8 +19,12 @@ const (
 // RabbitMQ is a running RabbitMQ node with the management plugin.
 type RabbitMQ struct {
 	server
+	nodeName                 string
 	amqpPort, managementPort int
 }
+
+// NodeName is the node's name in the management API, such as rabbit@host.
+func (r *RabbitMQ) NodeName() string { return r.nodeName }
 
 // AMQPURL is the address of the default virtual host, with credentials. It
 // stays the same for the life of the server.
@@ -64,8 +68,8 @@ func (c Config) startRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 }
 
 // newRabbitMQ makes the handle of a server that is not started yet.
-func newRabbitMQ(i instance, amqpPort, managementPort int) *RabbitMQ {
-	r := &RabbitMQ{amqpPort: amqpPort, managementPort: managementPort}
+func newRabbitMQ(i instance, nodeName string, amqpPort, managementPort int) *RabbitMQ {
+	r := &RabbitMQ{nodeName: nodeName, amqpPort: amqpPort, managementPort: managementPort}
 	r.server = server{name: "RabbitMQ", instance: i, probe: r.answers}
 	return r
 }
@@ -79,21 +83,28 @@ func (r *RabbitMQ) answers(ctx context.Context) error {
 	if err := conn.Close(); err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ManagementURL()+"/api/overview", nil)
+	_, err = r.ask(ctx, "/api/overview")
+	return err
+}
+
+// ask reads from the management API.
+func (r *RabbitMQ) ask(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ManagementURL()+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return err
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("management API: %s", response.Status)
+		return nil, fmt.Errorf("management API: %s", response.Status)
 	}
-	return nil
+	return answer, nil
 }

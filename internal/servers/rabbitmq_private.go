@@ -27,26 +27,48 @@ done
 exec "$@"
 `
 
+// Ports of a private RabbitMQ node.
+const (
+	amqpPort = iota
+	managementPort
+	distributionPort
+	rabbitMQPorts
+)
+
 // startPrivateRabbitMQ runs the distribution's rabbitmq-server.
 func startPrivateRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
-	program, err := findRabbitMQ()
+	r, n, err := newPrivateRabbitMQ()
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNode("rabbitmq", "rabbitmq", 4)
+	mapper, err := reservePort()
 	if err != nil {
-		return nil, fmt.Errorf("prepare RabbitMQ: %w", err)
+		return nil, errors.Join(err, n.discard(ctx))
 	}
-	amqpPort, managementPort := n.ports[0].number, n.ports[1].number
-	n.program = []string{"/bin/sh", "-c", withEpmd, "epmd", program}
-	if n.env, err = rabbitMQEnv(n, n.ports[2].number, n.ports[3].number); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare RabbitMQ: %w", err), n.discard(ctx))
+	n.ports = append(n.ports, mapper)
+	n.program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.program...)
+	if err := configureRabbitMQ(r, n, mapper.number, membership{}); err != nil {
+		return nil, errors.Join(err, n.discard(ctx))
 	}
-	r := newRabbitMQ(n, amqpPort, managementPort)
 	if err := r.startOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// newPrivateRabbitMQ prepares a node that is not configured yet.
+func newPrivateRabbitMQ() (*RabbitMQ, *node, error) {
+	program, err := findRabbitMQ()
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := newNode("rabbitmq", "rabbitmq", rabbitMQPorts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
+	}
+	n.program = []string{program}
+	name := fmt.Sprintf("delaybridge-%d@localhost", n.ports[amqpPort].number)
+	return newRabbitMQ(n, name, n.ports[amqpPort].number, n.ports[managementPort].number), n, nil
 }
 
 // findRabbitMQ returns the path of the server's start script.
@@ -58,14 +80,14 @@ func findRabbitMQ() (string, error) {
 	return exec.LookPath("rabbitmq-server")
 }
 
-// rabbitMQEnv writes the node's settings and returns the environment that makes
+// configureRabbitMQ writes the node's settings, and the environment that makes
 // it read them and nothing of the system's own RabbitMQ.
-func rabbitMQEnv(n *node, distribution, epmd int) ([]string, error) {
+func configureRabbitMQ(r *RabbitMQ, n *node, mapper int, m membership) error {
 	listeners := fmt.Sprintf(`
 listeners.tcp.private = 127.0.0.1:%d
 management.tcp.ip = 127.0.0.1
 management.tcp.port = %d
-`, n.ports[0].number, n.ports[1].number)
+`, r.amqpPort, r.managementPort)
 	var errs []error
 	file := func(name, more string) string {
 		path, err := n.write(name, more)
@@ -73,23 +95,25 @@ management.tcp.port = %d
 		return path
 	}
 	dir := func(name string) string { return filepath.Join(n.dir, name) }
-	env := []string{
-		fmt.Sprintf("RABBITMQ_NODENAME=delaybridge-%d@localhost", n.ports[0].number),
-		"RABBITMQ_CONFIG_FILE=" + file("rabbitmq.conf", listeners),
-		"RABBITMQ_ADVANCED_CONFIG_FILE=" + file("advanced.config", ""),
-		"RABBITMQ_ENABLED_PLUGINS_FILE=" + file("enabled_plugins", ""),
-		"RABBITMQ_CONF_ENV_FILE=" + file("rabbitmq-env.conf", ""),
-		"RABBITMQ_MNESIA_BASE=" + dir("data"),
-		"RABBITMQ_LOG_BASE=" + dir("logs"),
-		"RABBITMQ_PID_FILE=" + dir("pid"),
-		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", distribution),
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		fmt.Sprintf("ERL_EPMD_PORT=%d", epmd),
+	n.env = append(m.env("-kernel inet_dist_use_interface {127,0,0,1}"),
+		"RABBITMQ_NODENAME="+r.nodeName,
+		"RABBITMQ_CONFIG_FILE="+file("rabbitmq.conf", listeners+m.settings()),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+file("advanced.config", ""),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+file("enabled_plugins", ""),
+		"RABBITMQ_CONF_ENV_FILE="+file("rabbitmq-env.conf", ""),
+		"RABBITMQ_MNESIA_BASE="+dir("data"),
+		"RABBITMQ_LOG_BASE="+dir("logs"),
+		"RABBITMQ_PID_FILE="+dir("pid"),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.ports[distributionPort].number),
+		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
-	}
+	)
 	// Debian's packages of 4.0 and later do not find their plugins by themselves.
 	if plugins, _ := filepath.Glob(filepath.Join(rabbitMQDirs, "lib", "rabbitmq_server-*", "plugins")); len(plugins) == 1 {
-		env = append(env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
+		n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
 	}
-	return env, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("prepare RabbitMQ: %w", err)
+	}
+	return nil
 }

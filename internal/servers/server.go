@@ -4,15 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
-
-// startTimeout bounds the wait for a server to answer. RabbitMQ takes 5 to 12 s
-// on two quiet cores.
-const startTimeout = 120 * time.Second
-
-// probeInterval is how often a starting server is asked whether it answers.
-const probeInterval = 100 * time.Millisecond
 
 // An instance is one server as a process or a container.
 type instance interface {
@@ -95,25 +87,17 @@ func (s *server) startOrDiscard(ctx context.Context) error {
 
 // awaitReady probes the server until it does its work.
 func (s *server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	ticker := time.NewTicker(probeInterval)
-	defer ticker.Stop()
-	for {
+	err := await(ctx, func(ctx context.Context) error {
 		err := s.probe(ctx)
-		if err == nil {
-			return nil
+		if err != nil && ctx.Err() == nil && !s.instance.running(ctx) {
+			return hopeless{errors.New("it ended while starting")}
 		}
-		if ctx.Err() == nil && !s.instance.running(ctx) {
-			return fmt.Errorf("it ended while starting; its last words:\n%s", s.instance.lastLines(ctx))
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("no answer: %w (%w); its last words:\n%s",
-				err, context.Cause(ctx), s.instance.lastLines(context.WithoutCancel(ctx)))
-		case <-ticker.C:
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w; its last words:\n%s", err, s.instance.lastLines(context.WithoutCancel(ctx)))
 	}
+	return nil
 }
 
 // wrap names the server and what was tried with it.

@@ -1,0 +1,53 @@
+package servers
+
+import (
+	"context"
+	"strconv"
+)
+
+// preparePrivate makes nodes that run the distribution's rabbitmq-server.
+func (c *Cluster) preparePrivate(ctx context.Context) error {
+	mapper, err := c.startEpmd(ctx)
+	if err != nil {
+		return err
+	}
+	homes := make([]*node, clusterSize)
+	for i := range homes {
+		r, n, err := newPrivateRabbitMQ()
+		if err != nil {
+			return err
+		}
+		c.add(r)
+		homes[i] = n
+	}
+	m := membershipOf(c.nodes)
+	for i, n := range homes {
+		if err := configureRabbitMQ(c.nodes[i], n, mapper, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startEpmd starts the Erlang port mapper that all nodes share, and returns its
+// port. It must not be in the process group of a node, with which it would die.
+func (c *Cluster) startEpmd(ctx context.Context) (int, error) {
+	n, err := newNode("epmd", "rabbitmq", 1)
+	if err != nil {
+		return 0, err
+	}
+	number := n.ports[0].number
+	n.program = []string{"epmd", "-port", strconv.Itoa(number), "-address", "127.0.0.1"}
+	epmd := &server{name: "epmd", instance: n, probe: func(ctx context.Context) error {
+		conn, err := dialWithin(ctx)("tcp", loopback(number))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}}
+	if err := epmd.startOrDiscard(ctx); err != nil {
+		return 0, err
+	}
+	c.epmd = epmd
+	return number, nil
+}

@@ -1,0 +1,208 @@
+package servers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+)
+
+// startCluster starts a cluster for one test.
+func startCluster(t *testing.T) []*servers.RabbitMQ {
+	t.Helper()
+	c, err := servers.StartCluster(t.Context(), servers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c.Nodes()
+}
+
+// replicas is a quorum queue in the eyes of the management API.
+type replicas struct {
+	Leader  string
+	Members []string
+}
+
+// ask reads from a node's management API.
+func ask(r *servers.RabbitMQ, path string, answer any) error {
+	// The API hangs for a while after a node has fallen silent.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	response, err := client.Get(r.ManagementURL() + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// awaitRunning waits until a node sees that many nodes run.
+func awaitRunning(t *testing.T, r *servers.RabbitMQ, want int) {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(90 * time.Second)
+	for {
+		var nodes []struct{ Running bool }
+		// While a node is going, the API may answer with an error.
+		err := ask(r, "/api/nodes", &nodes)
+		running := 0
+		for _, n := range nodes {
+			if n.Running {
+				running++
+			}
+		}
+		if running == want {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s sees %d nodes run (%v), want %d", r.NodeName(), running, err, want)
+		}
+	}
+}
+
+// publishConfirmed publishes to a queue and waits for the broker's word.
+func publishConfirmed(t *testing.T, ch *amqp.Channel, queue, body string) {
+	t.Helper()
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	confirmation, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", queue, true, false,
+		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if ok, err := confirmation.WaitContext(ctx); err != nil || !ok {
+		t.Fatalf("%q is not confirmed: %v", body, err)
+	}
+}
+
+// consume takes that many messages off a queue.
+func consume(t *testing.T, r *servers.RabbitMQ, queue string, n int) []string {
+	t.Helper()
+	ch := openChannel(t, r)
+	defer ch.Close()
+	deliveries, err := ch.ConsumeWithContext(t.Context(), queue, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	deadline := time.After(time.Minute)
+	for len(bodies) < n {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				t.Fatalf("the channel closed after %q", bodies)
+			}
+			bodies = append(bodies, string(d.Body))
+		case <-deadline:
+			t.Fatalf("only %q arrived", bodies)
+		}
+	}
+	return bodies
+}
+
+func TestClusterOutlivesTheLeaderOfAQueue(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	ch := openChannel(t, nodes[0])
+	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
+	if _, err := ch.QueueDeclare("orders", true, false, false, false, arguments); err != nil {
+		t.Fatal(err)
+	}
+	var queue replicas
+	if err := ask(nodes[1], "/api/queues/%2F/orders", &queue); err != nil || len(queue.Members) != 3 {
+		t.Fatalf("the queue has members %q (%v), want 3", queue.Members, err)
+	}
+	publishConfirmed(t, ch, "orders", "before")
+
+	leads := slices.IndexFunc(nodes, func(r *servers.RabbitMQ) bool { return r.NodeName() == queue.Leader })
+	if leads < 0 {
+		t.Fatalf("%s leads the queue, and is none of the nodes", queue.Leader)
+	}
+	leader, other := nodes[leads], nodes[(leads+1)%3]
+	if err := leader.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	publishConfirmed(t, openChannel(t, other), "orders", "after")
+	if got := consume(t, other, "orders", 2); !slices.Equal(got, []string{"before", "after"}) {
+		t.Errorf("got %q, want before and after", got)
+	}
+
+	if err := leader.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, other, 3)
+	publishConfirmed(t, openChannel(t, leader), "orders", "back")
+	if got := consume(t, other, "orders", 1); got[0] != "back" {
+		t.Errorf("got %q, want what the restarted node has published", got)
+	}
+}
+
+func TestClusterNoticesASilentNodeAndTakesItBack(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	silent, other := nodes[2], nodes[0]
+	if err := silent.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, other, 2)
+	if err := silent.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitRunning(t, other, 3)
+}
+
+func TestClusterLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	c, err := servers.StartCluster(t.Context(), servers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	for _, r := range c.Nodes() {
+		uri, err := amqp.ParseURI(r.AMQPURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses = append(addresses, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
+	}
+	// Private nodes share an epmd, which is a process of its own.
+	printed, err := c.Nodes()[0].Control(t.Context(), "eval", `os:getenv("ERL_EPMD_PORT").`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port, private := strings.CutPrefix(strings.TrimSpace(printed), `"`); private {
+		addresses = append(addresses, net.JoinHostPort("127.0.0.1", strings.TrimSuffix(port, `"`)))
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s answers", address)
+		}
+	}
+}
