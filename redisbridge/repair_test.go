@@ -222,6 +222,10 @@ func TestUserWhoMayNotConfigure(t *testing.T) {
 	}
 }
 
+// brokenPause is how long a message waits over which the broker has closed the
+// channel.
+const brokenPause = time.Minute
+
 func repairOften(c *redisbridge.Config) { c.RepairEvery = time.Second }
 
 func (b *bench) channel(t *testing.T) *amqp.Channel {
@@ -402,8 +406,13 @@ func (b *bench) nothingLost(t *testing.T, due *dueTimes) {
 	b.arrivals.mu.Lock()
 	defer b.arrivals.mu.Unlock()
 	for id, list := range b.arrivals.byID {
-		if at, ok := due.at[id]; ok && list[0].at.Before(at) {
-			t.Errorf("%s arrived %v early", id, at.Sub(list[0].at))
+		at, ok := due.at[id]
+		switch late := list[0].at.Sub(at); {
+		case !ok:
+		case late < 0:
+			t.Errorf("%s arrived %v early", id, -late)
+		case late > brokenPause/2:
+			t.Errorf("%s arrived %v late: it was held up as if the broker had objected to it", id, late)
 		}
 	}
 }

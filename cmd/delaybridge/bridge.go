@@ -13,7 +13,11 @@ func newBridgeCommand(a *app) *cobra.Command {
 		Long: `Takes messages whose delay matches no tier from the inbox into Redis, and
 promotes parked messages into the lanes shortly before they are due. Any number
 of bridges may run side by side; they divide the work among them. On SIGINT or
-SIGTERM the bridge finishes what it has claimed and exits with 0.`,
+SIGTERM the bridge finishes what it has claimed and exits with 0.
+
+Exchanges, queues and bindings that are missing it puts in place, at its start
+and whenever somebody deletes one. A user without the configure permission needs
+'delaybridge topology apply' first.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	var c redisbridge.Config

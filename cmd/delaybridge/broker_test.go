@@ -3,10 +3,26 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rogpeppe/go-internal/testscript"
 )
+
+// awaitComplete waits until nothing of the topology is missing.
+func awaitComplete(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: complete")
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		if err := ts.Exec("delaybridge", "topology", "plan"); err == nil && ts.ReadFile("stdout") == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the topology is not complete")
+		}
+	}
+}
 
 // onBroker does with AMQP what people do to a topology: declare or delete a
 // queue, catch all that is due in one, publish to a queue, unbind a queue from

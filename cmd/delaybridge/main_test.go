@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -50,6 +51,7 @@ func TestScripts(t *testing.T) {
 					"delaybridge": delaybridge,
 					"broker":      onBroker,
 					"bind":        onBind,
+					"complete":    awaitComplete,
 				},
 			})
 		})
@@ -94,9 +96,26 @@ func scriptEnv(t *testing.T) map[string]string {
 		"DELAYBRIDGE_LEAD":           "1s",
 		"DELAYBRIDGE_SHARDS":         "1",
 		"AMQP_OF_A_STRANGER":         asStranger(env.AMQPURL),
+		"AMQP_WITHOUT_CONFIGURE":     withoutConfigure(t, env),
 		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
 		"REDIS_OF_A_STRANGER":        asStranger(env.RedisURL),
 	}
+}
+
+// withoutConfigure makes a user who may do what a bridge does that puts nothing
+// back, and returns the address to connect as that user.
+func withoutConfigure(t *testing.T, env servertest.Env) (address string) {
+	t.Helper()
+	name := env.Prefix + "-user"
+	env.Manage(t, http.MethodPut, "/api/users/"+name, `{"password":"s3cret","tags":""}`)
+	t.Cleanup(func() { env.Manage(t, http.MethodDelete, "/api/users/"+name, "") })
+	env.Manage(t, http.MethodPut, "/api/permissions/"+env.VHost+"/"+name, `{"configure":"","write":".*","read":".*"}`)
+	u, err := url.Parse(env.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(name, "s3cret")
+	return u.String()
 }
 
 // delaybridge runs the program with the script's standard input. Its first

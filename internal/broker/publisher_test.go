@@ -165,8 +165,11 @@ func TestNothingOvertakesWhatWasLostInASequence(t *testing.T) {
 	declare(t, ch, "q", quorum())
 	p, l := broker.NewSequence(connect(t, env.AMQPURL)), newLedger()
 	t.Cleanup(p.Close)
-	const broken = 100
+	const broken, most = 100, 50_000
 	for i := 0; ; i++ {
+		if i == most {
+			t.Fatal("the channel was lost, and nobody was told")
+		}
 		exchange, key := "", "q"
 		if i == broken {
 			exchange, key = "not.there", "k"
