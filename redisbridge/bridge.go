@@ -89,6 +89,7 @@ type Bridge struct {
 	park     *Park        // for the intake
 	register *register
 	repairs  *repairs
+	pace     *pace
 	shards   []*shard
 }
 
@@ -132,7 +133,7 @@ func New(c Config) (*Bridge, error) {
 		})
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts()}
-	b.repairs = newRepairs(b)
+	b.repairs, b.pace = newRepairs(b), newPace(b.id)
 	var err error
 	if b.conn, err = connect("promotes", nil); err != nil {
 		faults = append(faults, err)
@@ -180,6 +181,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers, work := errgroup.WithContext(ctx)
 	workers.Go(func() error { return b.register.run(work) })
 	workers.Go(func() error { return b.listen(work) })
+	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
 	for _, s := range b.shards {

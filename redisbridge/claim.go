@@ -27,6 +27,14 @@ type claimed struct {
 	messages []parked
 }
 
+// span is the time between the due times of the first and the last message, in ms.
+func (c *claimed) span() int64 {
+	if len(c.messages) == 0 {
+		return 0
+	}
+	return max(0, c.messages[len(c.messages)-1].due()-c.messages[0].due())
+}
+
 // parked is one message that was claimed.
 type parked struct {
 	id        string

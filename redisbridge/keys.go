@@ -56,7 +56,7 @@ func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bri
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
 
 // wakeChannel carries the number of a shard that has something to do earlier
-// than expected, or wakeAll.
+// than expected, or wakeAll, or paceWord and how far a bridge is.
 func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }
 
 const wakeAll = "bridges" // the register of bridges has changed; see lua/attend.lua

@@ -103,6 +103,7 @@ func (b *Bridge) hear(event any) {
 	switch {
 	case !ok: // subscribed, perhaps again: whatever was said meanwhile is unheard
 		b.wakeShards()
+	case b.pace.hear(message.Payload):
 	case message.Payload == wakeAll:
 		signal(b.register.rush)
 	default:

@@ -48,6 +48,7 @@ type shard struct {
 	single int                  // so many messages are to be published one at a time
 	absent map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last   claimed
+	heard  time.Time // when last was heard
 }
 
 func newShard(b *Bridge, n int) *shard {
@@ -128,9 +129,13 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if c.status != answerClaimed {
+		s.b.pace.done(s.n)
 		return s.standBy(&c), nil
 	}
-	s.turn, s.last = c.turn, c
+	s.turn, s.last, s.heard = c.turn, c, time.Now()
+	if len(c.messages) == 0 {
+		s.b.pace.done(s.n)
+	}
 	for _, m := range c.messages {
 		s.b.config.Observe(StepClaimed, m.id, "")
 	}
@@ -155,7 +160,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.flight.landed(ctx, s.b.config.Lease/2)
 		return 0, nil
 	}
-	if len(c.messages) == room {
+	if len(c.messages) == room || c.next >= 0 && c.next <= c.now {
 		return 0, nil // there may be more
 	}
 	sleep := maxSleep
@@ -210,6 +215,11 @@ func (s *shard) sleep(ctx context.Context, d time.Duration) {
 // promote publishes one message, or puts it back for later. After an error
 // nothing was sent, and nothing else can be.
 func (s *shard) promote(ctx context.Context, m parked) error {
+	if s.now()-m.due() > backlogAge.Milliseconds() {
+		s.b.pace.keep(ctx, s.n, m.due(), s.last.span(), s.heard.Add(s.b.config.Lease/3))
+	} else {
+		s.b.pace.done(s.n)
+	}
 	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
 	s.flight.add()
 	if p.postponed > 0 {
