@@ -70,10 +70,12 @@ type box struct {
 	files  map[string]string // contents by the path inside
 	env    map[string]string
 	args   []string
-	bridge *bridge // nil for the engine's default network alone
 	engine *client.Client
 	dog    *watchdog
 	made   bool
+	// bridges are the networks it is in, besides the engine's default one when
+	// it entered them later.
+	bridges []*bridge
 }
 
 // ship adds the shipped file of that name, and what the container needs besides.
@@ -143,8 +145,8 @@ func (b *box) start(ctx context.Context) error {
 			c.PortBindings = bindings
 			// The name of a member that is down is unknown at once: nobody else is asked.
 			c.DNS = []netip.Addr{here}
-			if b.bridge != nil {
-				c.NetworkMode = container.NetworkMode(b.bridge.name)
+			if len(b.bridges) > 0 {
+				c.NetworkMode = container.NetworkMode(b.bridges[0].name)
 			}
 		}),
 	)
@@ -179,8 +181,8 @@ func (b *box) resume(ctx context.Context) error {
 
 func (b *box) discard(context.Context) error {
 	errs := []error{b.dog.release(), b.engine.Close()}
-	if b.bridge != nil {
-		errs = append(errs, b.bridge.leave())
+	for _, n := range b.bridges {
+		errs = append(errs, n.leave())
 	}
 	for _, p := range b.ports {
 		errs = append(errs, p.token.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -49,20 +50,20 @@ func newBridge(ctx context.Context, engine *client.Client) (*bridge, error) {
 // enter makes a container a member, whether it exists already or is yet to be
 // made.
 func (b *bridge) enter(ctx context.Context, member *box) error {
+	b.mu.Lock()
+	b.members++
+	b.mu.Unlock()
 	if member.made {
-		_, err := member.engine.NetworkConnect(ctx, b.name, client.NetworkConnectOptions{Container: member.name})
-		if err != nil {
-			return err
+		options := client.NetworkConnectOptions{Container: member.name}
+		if _, err := member.engine.NetworkConnect(ctx, b.name, options); err != nil {
+			return errors.Join(err, b.leave())
 		}
 	}
-	member.bridge = b
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.members++
+	member.bridges = append(member.bridges, b)
 	return nil
 }
 
-// leave is for a container that has been removed.
+// leave is for a container that has been removed or never got in.
 func (b *bridge) leave() error {
 	b.mu.Lock()
 	b.members--
@@ -72,4 +73,27 @@ func (b *bridge) leave() error {
 		return nil
 	}
 	return b.dog.release()
+}
+
+// introduce makes two containers know each other by name.
+func introduce(ctx context.Context, one, two *box) error {
+	for _, b := range one.bridges {
+		if slices.Contains(two.bridges, b) {
+			return nil
+		}
+	}
+	if len(one.bridges) > 0 {
+		return one.bridges[0].enter(ctx, two)
+	}
+	if len(two.bridges) > 0 {
+		return two.bridges[0].enter(ctx, one)
+	}
+	b, err := newBridge(ctx, one.engine)
+	if err != nil {
+		return err
+	}
+	if err := b.enter(ctx, one); err != nil {
+		return err
+	}
+	return b.enter(ctx, two)
 }
