@@ -11,6 +11,10 @@ import (
 // NewClient returns a client for a URL: redis://user:password@host:port/db, or
 // rediss:// for TLS. With further nodes (?addr=host:port&addr=...) it is a Redis
 // Cluster. It does no I/O.
+//
+// The client of a single server repeats no command by itself. The library
+// would otherwise tell only how the last repetition fared: a message whose
+// first answer was lost looks never sent, or parked before by somebody else.
 func NewClient(rawURL string) (redis.UniversalClient, error) {
 	if u, err := url.Parse(rawURL); err == nil && u.Query().Has("addr") {
 		options, err := redis.ParseClusterURL(rawURL)
@@ -23,6 +27,7 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, wrongURL(rawURL, err)
 	}
+	options.MaxRetries = -1
 	return redis.NewClient(options), nil
 }
 

@@ -159,16 +159,12 @@ func report(t *testing.T, told map[string]error, found map[string]copies) {
 	t.Logf("%d asked for, %d unconfirmed, %d stored, %d lost, %d wrong", len(told), unconfirmed, len(found), len(lost), len(wrong))
 }
 
-// connect returns a client that repeats no command by itself: it would hide
-// from Park that an answer was lost.
-func connect(t testing.TB, url string) *redis.Client {
+func connect(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	options, err := redis.ParseURL(url)
+	client, err := redisbridge.NewClient(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.MaxRetries = -1
-	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
