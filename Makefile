@@ -48,6 +48,14 @@ lint: ## Check the style of Go and shell
 bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
 	@go run ./bench $(if $(JSON),-json '$(JSON)')
 
+.PHONY: fault
+fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed'
+	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)')
+
+.PHONY: pause
+pause: ## Measure what it costs when every bridge stands still
+	@go run ./internal/fault/cmd/fault -pause
+
 .PHONY: images
 images: ## Build the images that CI tests against, from Debian packages
 	@.ci/engine

@@ -3,6 +3,7 @@ package servers
 import (
 	"errors"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -29,6 +30,13 @@ func Spawn(cmd *exec.Cmd) (*Program, error) {
 
 // Exited is closed once the program has ended, for whatever reason.
 func (p *Program) Exited() <-chan struct{} { return p.process.exited }
+
+// Pid is the ID of the program's process and of its group.
+func (p *Program) Pid() int { return p.process.group }
+
+// Signal sends a signal to every process of the program's group, and returns
+// os.ErrProcessDone when the program has ended.
+func (p *Program) Signal(sig syscall.Signal) error { return p.process.signal(sig) }
 
 // Stop asks the program to end, kills it when it has not after grace, and
 // returns how it ended: nil is exit code 0.

@@ -62,7 +62,7 @@ func (f *Final) Save(dir string) error {
 // ReadFinal reads what [Final.Save] has written to dir.
 func ReadFinal(dir string) (*Final, error) {
 	path := filepath.Join(dir, finalFile)
-	content, err := os.ReadFile(path) //nolint:gosec // where the run wrote it
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func Read(dir string) ([]Event, error) {
 			continue
 		}
 		path := filepath.Join(dir, file.Name())
-		content, err := os.ReadFile(path) //nolint:gosec // where the run wrote it
+		content, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}

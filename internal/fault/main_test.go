@@ -1,0 +1,17 @@
+package fault_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/fault"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+)
+
+// TestMain plays a part where a run has started this program for that.
+func TestMain(m *testing.M) {
+	if code, asked := fault.Role(); asked {
+		os.Exit(code)
+	}
+	servertest.Main(m)
+}

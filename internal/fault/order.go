@@ -1,0 +1,118 @@
+package fault
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// way is how an order's message is published.
+type way string
+
+const (
+	wayProducer way = "producer"  // the Go producer, which parks by itself
+	wayEntry    way = "entry"     // a foreign client, over the entry exchange
+	wayInstant  way = "instant"   // the Go producer, at an instant
+	wayEntryAt  way = "entry, at" // a foreign client, at an instant
+)
+
+const (
+	keyPrefix = "order."
+	skus      = 8
+	stockEach = 1_000_000
+	// longestOrder keeps the time to wait at the end short.
+	longestOrder = 8 * time.Second
+)
+
+// customerOrder is all that a customer does with one order. It follows from the
+// seed and the number of the order, so that a run can be repeated.
+type customerOrder struct {
+	orders.Order
+	key     string
+	way     way
+	delay   time.Duration
+	pays    bool
+	payIn   time.Duration // after placing
+	insists bool          // publishes again when nobody knows
+}
+
+func planOrder(seed uint64, n int) customerOrder {
+	rng := rand.New(rand.NewPCG(seed, uint64(n)+1))
+	o := customerOrder{
+		Order: orders.Order{ID: orderID(n), SKU: "sku-" + strconv.Itoa(rng.IntN(skus)), Quantity: 1 + rng.IntN(3)},
+		key:   keyPrefix + []string{"a", "b"}[rng.IntN(2)],
+		pays:  rng.IntN(10) < 3, insists: rng.IntN(10) < 8,
+	}
+	switch p := rng.IntN(20); {
+	case p < 9:
+		o.way = wayProducer
+	case p < 17:
+		o.way = wayEntry
+	case p < 19:
+		o.way = wayInstant
+	default:
+		o.way = wayEntryAt
+	}
+	switch p := rng.IntN(20); {
+	case p < 7:
+		o.delay = tiers()[rng.IntN(len(tiers()))]
+	case p < 19:
+		o.delay = time.Duration(100+rng.Int64N(longestOrder.Milliseconds()-100)) * time.Millisecond
+	}
+	o.payIn = time.Duration(rng.Int64N(int64(o.delay + 500*time.Millisecond)))
+	return o
+}
+
+func orderID(n int) string { return fmt.Sprintf("o-%06d", n) }
+
+// message returns the message of an order, different in every property that is
+// to arrive as it was sent.
+func (o *customerOrder) message() message.Message {
+	n, _ := strconv.ParseInt(strings.TrimPrefix(o.ID, "o-"), 10, 64)
+	stamp := time.Unix(1_700_000_000+n, 0)
+	m := message.Message{
+		ID: o.ID, RoutingKey: o.key, Body: []byte(strings.Repeat(o.ID+" ", int(n%64)+1)),
+		Headers: amqp.Table{
+			"number": n, "sku": o.SKU, "price": amqp.Decimal{Scale: 2, Value: int32(n % 10_000)}, "at": stamp, "raw": []byte{0, byte(n), 255},
+			"lines": []any{int64(o.Quantity), "piece", amqp.Table{"gift": n%2 == 0}}, "none": nil, "weight": float64(n) / 8,
+		},
+		ContentType: "text/plain", ContentEncoding: "identity", CorrelationID: "c-" + o.ID, ReplyTo: "answers",
+		Type: "order", AppID: "fault", Timestamp: stamp, Priority: uint8(n % 10),
+	}
+	if o.way == wayProducer || o.way == wayInstant {
+		m.Expiration = strconv.FormatInt(n+1, 10) // in a tier that the broker alone fills it would act
+	}
+	return m
+}
+
+// intact says whether m is what was sent for the order planned as o.
+func intact(o *customerOrder, m message.Message) bool {
+	want := o.message()
+	got := m
+	got.Journey = message.Journey{}
+	got.Headers = amqp.Table{}
+	for name, value := range m.Headers {
+		if name != message.HeaderDelay && name != message.HeaderDeliverAt {
+			got.Headers[name] = value
+		}
+	}
+	if !got.Timestamp.Equal(want.Timestamp) || !sameInstant(got.Headers["at"], want.Headers["at"]) {
+		return false
+	}
+	got.Timestamp, got.Headers["at"] = want.Timestamp, want.Headers["at"] // a time zone of their own
+	return reflect.DeepEqual(got, want)
+}
+
+func sameInstant(a, b any) bool {
+	x, ok := a.(time.Time)
+	y, too := b.(time.Time)
+	return ok && too && x.Equal(y)
+}

@@ -1,0 +1,53 @@
+package fault
+
+import (
+	"fmt"
+	"io"
+)
+
+// mostStories bounds how many broken orders a report tells about.
+const mostStories = 5
+
+// Scenarios names what a run breaks.
+func Scenarios() []string {
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Print writes the table, the stories of broken orders and the account, and
+// returns the exit code: 0, or 1 where a promise was broken.
+func (r *Result) Print(out, errs io.Writer, c Config) int {
+	r.Table(out)
+	told := map[string]bool{}
+	for _, v := range r.Violations {
+		fmt.Fprintln(errs, v)
+		if v.Order != "" && !told[v.Order] && len(told) < mostStories {
+			told[v.Order] = true
+			r.Story(errs, v.Order)
+		}
+	}
+	for _, surprise := range r.Surprises {
+		fmt.Fprintln(errs, "unexpected:", surprise)
+	}
+	for _, dir := range r.Dirs {
+		fmt.Fprintf(errs, "the history is in %s: go run ./internal/fault/cmd/fault -check %s -story ORDER\n", dir, dir)
+	}
+	if !r.Good() {
+		fmt.Fprintf(errs, "to do the same again: make fault DURATION=%v SEED=%d\n", c.Duration, c.Seed)
+	}
+	fmt.Fprintln(out, r.summary(c.Seed))
+	if r.Good() {
+		return 0
+	}
+	return 1
+}
+
+// summary counts what nobody asked for as wrong.
+func (r *Result) summary(seed uint64) string {
+	total := *r.Report
+	total.Wrong += len(r.Surprises)
+	return total.Summary(seed)
+}

@@ -1,0 +1,202 @@
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// rest closes the shop, waits until no acknowledged order is under way any more,
+// ends all processes in order and looks at what is left.
+func (w *world) rest(ctx context.Context) (*history.Final, error) {
+	if err := w.processes[customersName].terminate(); err != nil {
+		return nil, err
+	}
+	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
+		left, err := w.underway()
+		if err != nil {
+			return nil, err
+		}
+		if left == 0 {
+			break
+		}
+		if left != before {
+			began, before = time.Now(), left
+		}
+	}
+	// Of what was not acknowledged something may still come; the longest delay is
+	// over by then.
+	pause(ctx, longestOrder+2*time.Second)
+	for name, p := range w.processes {
+		if name == customersName {
+			continue
+		}
+		if err := p.terminate(); err != nil {
+			w.surprise(err.Error())
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	final := &history.Final{Orders: map[string]history.OrderState{}}
+	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final))
+}
+
+// underway counts the orders whose message was acknowledged and has not come.
+func (w *world) underway() (int, error) {
+	events, err := history.Read(filepath.Join(w.dir, "history"))
+	if err != nil {
+		return 0, err
+	}
+	waiting := map[string]bool{}
+	for _, e := range events {
+		if e.Kind == history.Published {
+			waiting[e.Order] = true
+		}
+	}
+	for _, e := range events {
+		if e.Kind == history.Effect {
+			delete(waiting, e.Order)
+		}
+	}
+	return len(waiting), nil
+}
+
+func (w *world) countOrders(final *history.Final) error {
+	return w.query(func(db *sql.DB) error {
+		rows, err := db.QueryContext(w.ctx, `
+			SELECT id, sku, quantity, state, (SELECT count(*) FROM closings c WHERE c.id = o.id) FROM orders o`)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		taken := map[string]int{}
+		for rows.Next() {
+			var id, sku string
+			var quantity int
+			var state history.OrderState
+			if err := rows.Scan(&id, &sku, &quantity, &state.State, &state.Closings); err != nil {
+				return err
+			}
+			final.Orders[id] = state
+			if state.State != "closed" {
+				taken[sku] += quantity
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		for n := range skus {
+			line := history.StockLine{SKU: fmt.Sprintf("sku-%d", n)}
+			line.Want = stockEach - taken[line.SKU]
+			if err := db.QueryRowContext(w.ctx, `SELECT available FROM stock WHERE sku = ?`, line.SKU).Scan(&line.Have); err != nil {
+				return err
+			}
+			final.Stock = append(final.Stock, line)
+		}
+		return nil
+	})
+}
+
+// emptyQueues lists the messages that lie in any queue.
+func (w *world) emptyQueues(final *history.Final) error {
+	return w.channel(func(ch *amqp.Channel) error {
+		names := []string{queue}
+		for _, q := range w.topology.Queues() {
+			names = append(names, q.Name)
+		}
+		for _, name := range names {
+			for {
+				d, ok, err := ch.Get(name, true)
+				if err != nil {
+					return fmt.Errorf("look into %s: %w", name, err)
+				}
+				if !ok {
+					break
+				}
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: d.MessageId, Reason: fmt.Sprint(d.Headers["x-delaybridge-error"])})
+			}
+		}
+		return nil
+	})
+}
+
+// lookIntoRedis lists what is still parked.
+func (w *world) lookIntoRedis(final *history.Final) error {
+	return w.store(func(c *redis.Client) error {
+		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:envelopes:*", 1000).Iterator()
+		for keys.Next(w.ctx) {
+			ids, err := c.HKeys(w.ctx, keys.Val()).Result()
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				w.surprise(fmt.Sprintf("order %s is still parked", id))
+				final.Leftover = append(final.Leftover, history.Left{Where: "redis", Order: id})
+			}
+		}
+		return keys.Err()
+	})
+}
+
+// interval is an act as it is kept with the history.
+type interval struct {
+	Name  string `json:"name"`
+	Began int64  `json:"began"` // Unix microseconds
+}
+
+const actsFile = "acts.json"
+
+func saveActs(dir string, acts []act) error {
+	var list []interval
+	for _, a := range acts {
+		list = append(list, interval{a.name, a.began})
+	}
+	content, err := json.MarshalIndent(list, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, actsFile), content, 0o600)
+}
+
+// Judge reads the history that a run has left in dir and decides over it.
+func Judge(dir string) (*history.Report, error) {
+	events, err := history.Read(filepath.Join(dir, "history"))
+	if err != nil {
+		return nil, err
+	}
+	final, err := history.ReadFinal(dir)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(filepath.Join(dir, actsFile))
+	if err != nil {
+		return nil, err
+	}
+	var acts []interval
+	if err := json.Unmarshal(content, &acts); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, actsFile), err)
+	}
+	// An order and a fault belong to the act in which they began.
+	for i := range events {
+		if k := events[i].Kind; k != history.Placed && k != history.Fault && k != history.Mended {
+			continue
+		}
+		for _, a := range acts {
+			if events[i].At >= a.Began || events[i].Act == "" {
+				events[i].Act = a.Name
+			}
+		}
+	}
+	return history.Check(events, *final), nil
+}

@@ -1,0 +1,149 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// RoleVariable holds what a child process of a run is to be. A program that
+// starts runs calls [Role] first of all.
+const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
+
+// role is what a child process is to be.
+type role struct {
+	Kind     string // bridge, consumer or customers
+	Name     string // such as bridge-1
+	Life     int    // counts restarts
+	Dir      string // of the run
+	AMQP     string
+	Redis    string
+	Topology topology.Config
+	Seed     uint64
+	Rate     float64 // orders per second
+	Began    int64   // when the first order was to be placed, Unix microseconds
+	Trap     *trap   // nil is none
+	Bridge   bridgeRole
+}
+
+// bridgeRole is what only a bridge needs.
+type bridgeRole struct {
+	Lease       time.Duration // 0 is the default
+	RepairEvery time.Duration // 0 is the default
+}
+
+// trap has a process end or stop itself at a step.
+type trap struct {
+	Step string // a redisbridge.Step, or one of the consumer's steps
+	Nth  int64  // time that the step is reached
+	Stop bool   // SIGSTOP rather than SIGKILL
+}
+
+func (t *trap) String() string {
+	if t.Stop {
+		return "stops itself at " + t.Step
+	}
+	return "kills itself at " + t.Step
+}
+
+// Role plays the role that the environment asks for, if it does, and returns the
+// exit code.
+func Role() (code int, asked bool) {
+	text, asked := os.LookupEnv(RoleVariable)
+	if !asked {
+		return 0, false
+	}
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		fmt.Fprintln(os.Stderr, "fault:", err)
+		return 2, true
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := r.play(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "fault: %s: %v\n", r.Name, err)
+		return 1, true
+	}
+	return 0, true
+}
+
+func (r *role) play(ctx context.Context) error {
+	who := fmt.Sprintf("%s/%d", r.Name, r.Life)
+	log, err := history.Create(filepath.Join(r.Dir, "history", fmt.Sprintf("%s-%d.jsonl", r.Name, r.Life)), who)
+	if err != nil {
+		return err
+	}
+	top, err := topology.New(r.Topology)
+	if err != nil {
+		return err
+	}
+	p := &player{
+		role: r, topology: top, history: log,
+		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("who", who),
+	}
+	switch r.Kind {
+	case "bridge":
+		return p.bridge(ctx)
+	case "consumer":
+		return p.consumer(ctx)
+	case "customers":
+		return p.customers(ctx)
+	}
+	return fmt.Errorf("no role %q", r.Kind)
+}
+
+// player is a process that plays a role.
+type player struct {
+	*role
+	topology *topology.Topology
+	history  *history.Writer
+	log      *slog.Logger
+	reached  atomic.Int64
+}
+
+// note writes an event down. A history that cannot be written makes the run
+// worthless, so the process ends.
+func (p *player) note(e history.Event) {
+	if err := p.history.Write(e); err != nil {
+		panic(err)
+	}
+}
+
+// step springs the trap if it is set for this step.
+func (p *player) step(name string) {
+	if p.Trap == nil || p.Trap.Step != name || p.reached.Add(1) != p.Trap.Nth {
+		return
+	}
+	p.note(history.Event{Kind: history.Fault, Detail: p.Name + " " + p.Trap.String()})
+	sig := syscall.SIGKILL
+	if p.Trap.Stop {
+		sig = syscall.SIGSTOP
+	}
+	_ = syscall.Kill(os.Getpid(), sig)
+}
+
+func (p *player) database() string { return filepath.Join(p.Dir, "orders.db") }
+
+// The run's topology: short delays, so that each path sees many orders.
+const (
+	prefix = "fault"
+	shards = 4
+	lead   = 5 * time.Second
+	queue  = "shop.closing"
+)
+
+func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }
+
+func shortDelays() topology.Config {
+	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards}
+}

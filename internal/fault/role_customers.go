@@ -1,0 +1,214 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+const (
+	publishPatience = 10 * time.Second // for one attempt
+	leaveWithin     = 30 * time.Second // to finish when the shop closes
+	atOnce          = 500              // customers under way
+)
+
+// customers place orders at a steady rate, publish their messages, and pay some.
+type customers struct {
+	*player
+	store    *sqlite.Store
+	producer *producer.Producer
+	foreign  *broker.Publisher
+	inside   sync.WaitGroup
+}
+
+func (p *player) customers(ctx context.Context) error {
+	store, err := sqlite.Open(ctx, p.database())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Shutdown() }()
+	client, err := redisbridge.NewClient(p.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology})
+	if err != nil {
+		return err
+	}
+	goProducer, err := producer.New(producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log})
+	if err != nil {
+		return err
+	}
+	conn, err := broker.New(broker.Config{URL: p.AMQP, Name: p.Name + ", foreign", Logger: p.log})
+	if err != nil {
+		return err
+	}
+	c := &customers{player: p, store: store, producer: goProducer, foreign: broker.NewPublisher(conn)}
+
+	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	var connections sync.WaitGroup
+	failed := make(chan error, 2)
+	for _, run := range []func(context.Context) error{goProducer.Run, conn.Run} {
+		connections.Go(func() { failed <- run(connected) })
+	}
+	c.open(ctx)
+	hangUp()
+	connections.Wait()
+	return errors.Join(<-failed, <-failed, park.Close())
+}
+
+// open lets customers in until ctx ends, and waits until they have left.
+func (c *customers) open(ctx context.Context) {
+	inside, everybodyOut := context.WithCancel(context.WithoutCancel(ctx))
+	defer everybodyOut()
+	room := make(chan struct{}, atOnce)
+	every := time.Duration(float64(time.Second) / c.Rate)
+	next := int(time.Duration(history.Now()-c.Began)*time.Microsecond/every) + 1
+	for ctx.Err() == nil {
+		at := c.Began + int64(next)*every.Microseconds()
+		pause(ctx, time.Duration(at-history.Now())*time.Microsecond)
+		select {
+		case room <- struct{}{}:
+		case <-ctx.Done():
+			continue
+		}
+		o := planOrder(c.Seed, next)
+		next++
+		c.inside.Go(func() {
+			c.serve(inside, &o)
+			<-room
+		})
+	}
+	stop := time.AfterFunc(leaveWithin, everybodyOut)
+	defer stop.Stop()
+	c.inside.Wait()
+}
+
+// serve is one customer's visit.
+func (c *customers) serve(ctx context.Context, o *customerOrder) {
+	for c.store.Place(ctx, o.Order) != nil {
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return
+		}
+	}
+	placed := time.Now()
+	c.note(history.Event{Kind: history.Placed, Order: o.ID, Detail: string(o.way) + " " + o.delay.String()})
+	var payment sync.WaitGroup
+	if o.pays {
+		payment.Go(func() {
+			pause(ctx, time.Until(placed.Add(o.payIn)))
+			c.pay(ctx, o.ID)
+		})
+	}
+	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 2*time.Second) {
+		err := c.attempt(ctx, o)
+		if err == nil || errors.Is(err, broker.ErrUnconfirmed) && !o.insists {
+			break
+		}
+		pause(ctx, wait)
+	}
+	payment.Wait()
+}
+
+func (c *customers) pay(ctx context.Context, id string) {
+	c.note(history.Event{Kind: history.Pay, Order: id})
+	outcome := history.PayUnknown
+	switch err := c.store.Pay(ctx, id); {
+	case err == nil:
+		outcome = history.Paid
+	case errors.Is(err, orders.ErrClosed):
+		outcome = history.PayRefused
+	}
+	c.note(history.Event{Kind: outcome, Order: id})
+}
+
+// attempt publishes the order's message once. Each attempt at an instant keeps
+// the instant of the first one's plan: so much after now.
+func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	m := o.message()
+	now := history.Now()
+	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: now + o.delay.Microseconds()}
+	instant := time.UnixMicro(now).Add(o.delay).Truncate(time.Millisecond)
+	if o.way == wayInstant || o.way == wayEntryAt {
+		call.NotBefore = instant.UnixMicro()
+	}
+	c.note(call)
+
+	var due int64
+	var err error
+	switch o.way {
+	case wayProducer, wayInstant:
+		when := message.After(o.delay)
+		if o.way == wayInstant {
+			when = message.At(instant)
+		}
+		var receipt producer.Receipt
+		receipt, err = c.producer.Publish(ctx, m, when)
+		if receipt.Path == message.PathParked && !receipt.Past {
+			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
+		}
+	case wayEntry:
+		err = c.enter(ctx, &m, message.HeaderDelay, o.delay.Milliseconds())
+	case wayEntryAt:
+		err = c.enter(ctx, &m, message.HeaderDeliverAt, instant.UnixMilli())
+	}
+	switch {
+	case err == nil:
+		c.note(history.Event{Kind: history.Published, Order: o.ID, Due: due})
+	case errors.Is(err, broker.ErrUnconfirmed):
+		c.note(history.Event{Kind: history.Unknown, Order: o.ID, Detail: err.Error()})
+	default:
+		c.note(history.Event{Kind: history.Refused, Order: o.ID, Detail: err.Error()})
+	}
+	return err
+}
+
+// enter publishes to the entry exchange with plain AMQP: mandatory, confirmed.
+func (c *customers) enter(ctx context.Context, m *message.Message, header string, value int64) error {
+	headers := amqp.Table{header: value}
+	maps.Copy(headers, m.Headers)
+	answer := make(chan error, 1)
+	err := c.foreign.Publish(ctx, broker.Outgoing{
+		Exchange: c.topology.EntryExchange(), RoutingKey: m.RoutingKey, Mandatory: true,
+		Publishing: amqp.Publishing{
+			Headers: headers, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, DeliveryMode: amqp.Persistent,
+			Priority: m.Priority, CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, MessageId: m.ID,
+			Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppID, Body: m.Body,
+		},
+	}, func(err error) { answer <- err })
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return errors.Join(broker.ErrUnconfirmed, ctx.Err())
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,301 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/skew"
+)
+
+// Config of a run.
+type Config struct {
+	// Duration is how long orders are placed, in all worlds together. What does
+	// not fit is left out: the scenarios alone before their mixture, the cluster
+	// before the single node.
+	Duration time.Duration
+	// Seed decides what the customers do and what is broken in which order.
+	Seed uint64
+	// Rate is the number of orders placed per second.
+	Rate float64
+	// Only names the one scenario to run, over and over. Defaults to all.
+	Only string
+	// Each goes on until every scenario has had its turn in the mixture, however
+	// long that takes.
+	Each bool
+	// Dir keeps the history. Defaults to a new folder, which is removed when no
+	// promise was broken.
+	Dir string
+	// Progress is told what goes on. Defaults to nobody.
+	Progress io.Writer
+}
+
+// Defaults of [Config].
+const (
+	DefaultDuration = 2 * time.Minute
+	DefaultRate     = 50
+)
+
+// Where the time goes.
+const (
+	clusterShare = 0.2  // of the whole
+	aloneShare   = 0.55 // of a world's time
+	// leastAlone is what a scenario needs alone, on the average. Where there is
+	// less time than that for each, there is only the mixture.
+	leastAlone = 5 * time.Second
+	// mixers is how many scenarios are under way at a time in the mixture.
+	mixers = 3
+	// restWithin is how long the last orders may take after everything is mended,
+	// without any of them coming.
+	restWithin = 4 * time.Minute
+)
+
+// mixture is the name of the act in which scenarios overlap.
+const mixture = "all together"
+
+// Result of a run.
+type Result struct {
+	*history.Report
+	// Surprises are what nobody asked for: a process that ended by itself,
+	// something deleted that was not put back.
+	Surprises []string
+	// Dirs hold the histories, if they were kept.
+	Dirs []string
+}
+
+// Good says whether every promise was kept.
+func (r *Result) Good() bool { return len(r.Violations) == 0 && len(r.Surprises) == 0 }
+
+// Run runs scenarios and checks the history. An error means that the run could
+// not be made, not that a promise was broken.
+func Run(ctx context.Context, c Config) (*Result, error) {
+	if c.Duration <= 0 {
+		c.Duration = DefaultDuration
+	}
+	if c.Rate <= 0 {
+		c.Rate = DefaultRate
+	}
+	if c.Progress == nil {
+		c.Progress = io.Discard
+	}
+	dir, err := c.folder()
+	if err != nil {
+		return nil, err
+	}
+	skewed := filepath.Join(dir, "skewed")
+	if err := skew.Build(ctx, "github.com/delaybridge/delaybridge/internal/fault/cmd/fault", skewed); err != nil {
+		return nil, err
+	}
+	var result Result
+	var reports []*history.Report
+	for _, part := range c.parts() {
+		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), skewed: skewed, part: part}
+		report, err := w.perform(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s (seed %d; see %s): %w", part.name, c.Seed, dir, err)
+		}
+		reports = append(reports, report)
+		result.Surprises = append(result.Surprises, w.surprises...)
+		result.Dirs = append(result.Dirs, w.dir)
+	}
+	result.Report = history.Merge(reports...)
+	if result.Good() && c.Dir == "" {
+		result.Dirs = nil
+		return &result, os.RemoveAll(dir)
+	}
+	return &result, os.Remove(skewed)
+}
+
+func (c *Config) folder() (string, error) {
+	if c.Dir != "" {
+		return c.Dir, os.MkdirAll(c.Dir, 0o700)
+	}
+	return os.MkdirTemp("", "delaybridge-fault-")
+}
+
+// part is what happens in one world.
+type part struct {
+	name     string
+	kind     where
+	duration time.Duration
+}
+
+func (c *Config) parts() []part {
+	node := part{"node", single, c.Duration}
+	cluster := part{"cluster", clustered, time.Duration(clusterShare * float64(c.Duration))}
+	if c.Only != "" {
+		i := slices.IndexFunc(scenarios(), func(s scenario) bool { return s.name == c.Only })
+		if i >= 0 && scenarios()[i].where == clustered {
+			cluster.duration = c.Duration
+			return []part{cluster}
+		}
+		return []part{node}
+	}
+	if !c.Each && cluster.duration < time.Duration(len(clusterScenarios()))*leastAlone {
+		return []part{node}
+	}
+	node.duration -= cluster.duration
+	return []part{node, cluster}
+}
+
+// act is a stretch of a run that one scenario has alone, or in which they are
+// mixed.
+type act struct {
+	name     string
+	began    int64 // Unix microseconds
+	duration time.Duration
+	deck     []scenario
+	hands    int // so many scenarios at a time
+	atLeast  int // so many in all
+}
+
+// acts divides a part's time. In a cluster only what is different there is tried
+// alone.
+func (c *Config) acts(p part) []act {
+	var here, alone []scenario
+	for _, s := range scenarios() {
+		if s.where&p.kind != 0 && (c.Only == "" || s.name == c.Only) {
+			here = append(here, s)
+			if p.kind == single || s.where == clustered {
+				alone = append(alone, s)
+			}
+		}
+	}
+	if c.Only != "" {
+		return []act{{name: c.Only, duration: p.duration, deck: here, hands: 1, atLeast: 1}}
+	}
+	each := time.Duration(aloneShare*float64(p.duration)) / time.Duration(len(alone))
+	var acts []act
+	if each >= leastAlone {
+		for _, s := range alone {
+			acts = append(acts, act{name: s.name, duration: each, deck: []scenario{s}, hands: 1, atLeast: 1})
+		}
+	}
+	left := p.duration - time.Duration(len(acts))*each
+	mix := act{name: mixture, duration: left, deck: here, hands: mixers}
+	if c.Each {
+		mix.atLeast = len(here)
+	}
+	return append(acts, mix)
+}
+
+// stagehand performs one part of a run.
+type stagehand struct {
+	Config
+	dir       string
+	skewed    string
+	part      part
+	surprises []string
+}
+
+func (s *stagehand) say(format string, args ...any) {
+	fmt.Fprintf(s.Progress, "fault: "+format+"\n", args...)
+}
+
+func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
+	s.say("%s: starting servers", s.part.name)
+	w, err := newWorld(ctx, s.dir, s.part.kind == clustered)
+	defer func() { err = errors.Join(err, w.close(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return nil, err
+	}
+	w.skewedProgram = s.skewed
+	if err := w.populate(s.Seed, s.Rate); err != nil {
+		return nil, err
+	}
+	acts := s.acts(s.part)
+	began := time.Now()
+	var planned time.Duration
+	for n := range acts {
+		a := &acts[n]
+		planned += a.duration
+		a.began = history.Now()
+		// What one act takes too long, the next one has less.
+		if err := s.play(ctx, w, n, a, began.Add(planned)); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.name, err)
+		}
+		s.say("%s: %-28s %3d faults", s.part.name, a.name, w.faults)
+	}
+	s.say("%s: waiting for the last orders", s.part.name)
+	final, err := w.rest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.surprises = w.surprises
+	if err := final.Save(s.dir); err != nil {
+		return nil, err
+	}
+	if err := saveActs(s.dir, acts); err != nil {
+		return nil, err
+	}
+	return Judge(s.dir)
+}
+
+// play lets an act go on until its end, and its last injections come to theirs.
+func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.Time) error {
+	dealer := dealer{deck: a.deck, seed: s.Seed, stream: uint64(s.part.kind)<<32 + uint64(n)<<16}
+	var hands sync.WaitGroup
+	failed := make([]error, a.hands)
+	for hand := range a.hands {
+		hands.Go(func() {
+			for failed[hand] == nil && (time.Now().Before(end) || dealer.dealt() < a.atLeast) {
+				one, rng := dealer.deal()
+				failed[hand] = w.inject(ctx, &one, rng)
+			}
+		})
+	}
+	hands.Wait()
+	return errors.Join(failed...)
+}
+
+func (w *world) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
+	i := injection{world: w, ctx: ctx, rng: rng}
+	release := w.locks.hold(w.locksOf(s))
+	defer release()
+	err := s.inject(&i)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("inject %q: %w", s.name, err)
+	}
+	i.hold(100*time.Millisecond, 800*time.Millisecond)
+	return nil
+}
+
+// dealer deals scenarios from a deck that is shuffled anew whenever it is used
+// up. What is dealt when, and all choices within it, follow from the seed.
+type dealer struct {
+	deck         []scenario
+	seed, stream uint64
+
+	mu sync.Mutex
+	n  int
+}
+
+func (d *dealer) dealt() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.n
+}
+
+func (d *dealer) deal() (scenario, *rand.Rand) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rng := rand.New(rand.NewPCG(d.seed, d.stream+uint64(d.n)))
+	at := d.n % len(d.deck)
+	if at == 0 {
+		d.deck = slices.Clone(d.deck)
+		rng.Shuffle(len(d.deck), func(i, j int) { d.deck[i], d.deck[j] = d.deck[j], d.deck[i] })
+	}
+	d.n++
+	return d.deck[at], rng
+}

@@ -1,0 +1,148 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func processScenarios() []scenario {
+	list := []scenario{
+		{"bridge killed", allBridges(), anywhere, func(i *injection) error { return i.killOne(i.oneBridge()) }},
+		{"bridge stopped", allBridges(), anywhere, func(i *injection) error { return i.stopSome(i.oneBridge()) }},
+		{"all bridges stopped", allBridges(), anywhere, func(i *injection) error {
+			return i.stopSome(i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+		}},
+		{"all bridges killed", allBridges(), anywhere, func(i *injection) error {
+			return i.killSome(i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+		}},
+		{"bridge ended in order", allBridges(), anywhere, func(i *injection) error {
+			p := i.oneBridge()
+			defer i.breaks("%s is asked to end", p.role.Name)()
+			err := p.terminate()
+			i.hold(0, time.Second)
+			return errors.Join(err, p.start(nil))
+		}},
+		{"consumer killed", allConsumers(), anywhere, func(i *injection) error { return i.killOne(i.oneConsumer()) }},
+		{"consumer stopped", allConsumers(), anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
+		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
+		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
+		{"wrong clocks", append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
+	}
+	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
+		list = append(list, scenario{"bridge dies: " + step.String(), allBridges(), anywhere, func(i *injection) error {
+			return i.atStep(i.oneBridge(), step.String())
+		}})
+	}
+	for _, step := range []string{stepReceived, stepEffect, stepAcknowledged} {
+		list = append(list, scenario{"consumer dies: " + step, allConsumers(), anywhere, func(i *injection) error {
+			return i.atStep(i.oneConsumer(), step)
+		}})
+	}
+	return list
+}
+
+func allBridges() []string   { return []string{bridgeName(0), bridgeName(1)} }
+func allConsumers() []string { return []string{consumerName(0), consumerName(1)} }
+
+func (i *injection) killOne(p *process) error { return i.killSome(p) }
+
+func (i *injection) killSome(processes ...*process) error {
+	for _, p := range processes {
+		defer i.breaks("kill -9 %s", p.role.Name)()
+		if err := p.kill(); err != nil {
+			return err
+		}
+	}
+	i.hold(0, 2*time.Second)
+	for _, p := range processes {
+		if err := p.start(nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *injection) stopSome(processes ...*process) error {
+	for _, p := range processes {
+		defer i.breaks("%s stands still", p.role.Name)()
+		if err := p.stop(); err != nil {
+			return err
+		}
+	}
+	i.hold(200*time.Millisecond, 6*time.Second)
+	for _, p := range processes {
+		if err := p.cont(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atStep has a process kill itself at a step, and then another life of it stop
+// itself there.
+func (i *injection) atStep(p *process, step string) error {
+	for _, stop := range []bool{false, true} {
+		t := &trap{Step: step, Nth: 1 + i.rng.Int64N(20), Stop: stop}
+		if err := p.terminate(); err != nil {
+			return err
+		}
+		if err := p.start(t); err != nil {
+			return err
+		}
+		if !i.until(20*time.Second, p.sprung) {
+			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within 20 s", p.role.Name, step, t.Nth))
+			if err := errors.Join(p.kill(), p.start(nil)); err != nil {
+				return err
+			}
+			continue
+		}
+		mended := i.breaks("%s %s", p.role.Name, t)
+		var err error
+		if stop {
+			i.hold(100*time.Millisecond, 5*time.Second)
+			err = p.cont()
+		} else {
+			i.hold(0, time.Second)
+			err = p.start(nil)
+		}
+		mended()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrongClocks moves the clocks of a bridge and of the producer by minutes, each
+// by its own.
+func (i *injection) wrongClocks() error {
+	some := []*process{i.oneBridge(), i.processes[customersName]}
+	for _, p := range some {
+		minutes := time.Duration(1 + i.rng.IntN(20))
+		if i.rng.IntN(2) == 0 {
+			minutes = -minutes
+		}
+		defer i.breaks("the clock of %s is wrong by %d minutes", p.role.Name, minutes)()
+		if err := p.terminate(); err != nil {
+			return err
+		}
+		p.skewed = minutes * time.Minute
+		if err := p.start(nil); err != nil {
+			return err
+		}
+	}
+	i.hold(3*time.Second, 8*time.Second)
+	for _, p := range some {
+		if err := p.terminate(); err != nil {
+			return err
+		}
+		p.skewed = 0
+		if err := p.start(nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+)
+
+func redisScenarios() []scenario {
+	needs := []string{redisServer}
+	return []scenario{
+		{"redis killed", needs, anywhere, func(i *injection) error {
+			defer i.breaks("kill -9 Redis")()
+			err := i.redis.Kill(i.ctx)
+			i.hold(0, 2*time.Second)
+			return errors.Join(err, i.redis.Restart(i.ctx))
+		}},
+		{"redis stopped", needs, anywhere, func(i *injection) error {
+			defer i.breaks("Redis stands still")()
+			err := i.redis.Pause(i.ctx)
+			i.hold(500*time.Millisecond, 6*time.Second)
+			return errors.Join(err, i.redis.Resume(i.ctx))
+		}},
+		{"redis scripts flushed", needs, anywhere, func(i *injection) error {
+			defer i.breaks("SCRIPT FLUSH")()
+			return i.store(func(c *redis.Client) error { return c.ScriptFlush(i.ctx).Err() })
+		}},
+		{"redis full", needs, anywhere, func(i *injection) error {
+			defer i.breaks("Redis is full (OOM)")()
+			return i.store(func(c *redis.Client) error {
+				err := c.ConfigSet(i.ctx, "maxmemory", "1mb").Err()
+				i.hold(time.Second, 5*time.Second)
+				return errors.Join(err, c.ConfigSet(i.ctx, "maxmemory", "0").Err())
+			})
+		}},
+		{"redis loading", needs, anywhere, (*injection).load},
+		{"redis busy", needs, anywhere, (*injection).keepBusy},
+		{"redis replica promoted", []string{redisServer, redisNet}, anywhere, (*injection).promoteReplica},
+	}
+}
+
+// ballast is how many keys Redis has to load before it answers.
+const ballast = 1_000_000
+
+// load kills Redis when its file is so long that it answers LOADING for a while.
+func (i *injection) load() error {
+	const fill = `for n = 1, tonumber(ARGV[1]) do redis.call('SET', 'ballast:' .. n, n) end`
+	const clear = `for n = 1, tonumber(ARGV[1]) do redis.call('UNLINK', 'ballast:' .. n) end`
+	defer i.breaks("Redis is killed and loads %d keys (LOADING)", ballast)()
+	if err := i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, fill, nil, ballast).Err()) }); err != nil {
+		return err
+	}
+	if err := i.redis.Kill(i.ctx); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(i.ctx)
+	loading := make(chan bool, 1)
+	go func() { loading <- i.sees(watching, "LOADING") }()
+	err := i.redis.Restart(i.ctx)
+	stop()
+	if !<-loading && err == nil {
+		err = errors.New("redis loading: it never answered LOADING")
+	}
+	return errors.Join(err, i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, clear, nil, ballast).Err()) }))
+}
+
+// sees asks Redis until it answers with an error of the given kind.
+func (i *injection) sees(ctx context.Context, kind string) bool {
+	for ctx.Err() == nil {
+		err := i.store(func(c *redis.Client) error { return c.Ping(ctx).Err() })
+		if err != nil && strings.HasPrefix(err.Error(), kind) {
+			return true
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+	return false
+}
+
+// ignoreNil drops the answer of a script that returns nothing.
+func ignoreNil(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+// keepBusy runs a script that does not end, until it is killed.
+func (i *injection) keepBusy() error {
+	defer i.breaks("Redis runs a script that does not end (BUSY)")()
+	return i.store(func(c *redis.Client) error {
+		if err := c.ConfigSet(i.ctx, "lua-time-limit", "50").Err(); err != nil {
+			return err
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = i.store(func(c *redis.Client) error { return c.Eval(i.ctx, `while true do end`, nil).Err() })
+		}()
+		i.hold(500*time.Millisecond, 4*time.Second)
+		// The killer may come before the script.
+		if !i.until(10*time.Second, func() bool { return c.ScriptKill(i.ctx).Err() == nil }) {
+			return errors.New("redis busy: the script cannot be killed")
+		}
+		<-ended
+		return c.ConfigSet(i.ctx, "lua-time-limit", "5000").Err()
+	})
+}
+
+// promoteReplica moves to a replica, which has all that was acknowledged. The
+// old server answers READONLY until the address has moved.
+func (i *injection) promoteReplica() error {
+	replica, err := servers.StartRedis(i.ctx, servers.Config{})
+	if err != nil {
+		return err
+	}
+	err = replica.Replicate(i.ctx, i.redis)
+	if err != nil {
+		return errors.Join(err, replica.Stop(i.ctx))
+	}
+	defer i.breaks("a replica of Redis is promoted, and the old server answers READONLY")()
+	if err := i.redis.FailOver(i.ctx); err != nil {
+		return errors.Join(err, replica.Stop(i.ctx))
+	}
+	i.hold(500*time.Millisecond, 3*time.Second)
+	for _, l := range i.network.to(redisServer) {
+		err = errors.Join(err, l.lead(replica.URL()))
+	}
+	old := i.redis
+	i.redis = replica
+	if stop := old.Stop(i.ctx); err != nil || stop != nil {
+		return fmt.Errorf("promote a replica: %w", errors.Join(err, stop))
+	}
+	return nil
+}

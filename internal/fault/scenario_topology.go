@@ -1,0 +1,190 @@
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// putBackWithin is what bridges and consumers get to put back what was deleted.
+const putBackWithin = 20 * time.Second
+
+func topologyScenarios() []scenario {
+	// Nothing else may be broken: a queue is empty only for those who can see all
+	// that is on its way there, and what is new must not be killed.
+	all := []string{rabbitMQ, rabbitMQNet, redisServer, redisNet, ourProcesses}
+	return []scenario{
+		{"empty queue deleted", all, anywhere, (*injection).deleteQueue},
+		{"exchange deleted", all, anywhere, (*injection).deleteExchange},
+		{"binding deleted", all, anywhere, (*injection).deleteBinding},
+		{"target unbound", all, anywhere, (*injection).unbindTarget},
+	}
+}
+
+// deleteQueue deletes a tier, a lane, the inbox or the unrouted queue while
+// everybody stands still and nothing is in it.
+func (i *injection) deleteQueue() error {
+	t := i.topology
+	names := []string{t.Inbox(), t.Tiers()[i.rng.IntN(3)].Name, t.Lane(t.Leads()[i.rng.IntN(3)], i.rng.IntN(t.Shards())), t.Unrouted()}
+	name := names[i.rng.IntN(len(names))]
+	stopped := []*process{i.processes[customersName]}
+	if name != t.Inbox() {
+		stopped = append(stopped, i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+	}
+	for _, p := range stopped {
+		if err := p.stop(); err != nil {
+			return err
+		}
+		defer func() { _ = p.cont() }()
+	}
+	// What is in a tier or lane goes within its TTL, and what the bridge has taken
+	// from the inbox within a moment.
+	i.hold(6*time.Second, 6*time.Second)
+	mended := i.breaks("queue %s is deleted", name)
+	err := i.channel(func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		if err == nil && q.Messages > 0 {
+			err = fmt.Errorf("%s has %d messages, which nobody should have sent", name, q.Messages)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = ch.QueueDelete(name, false, false, false)
+		return err
+	})
+	for _, p := range stopped {
+		_ = p.cont()
+	}
+	if err != nil {
+		return err
+	}
+	defer mended()
+	return i.awaitBack("queue", name, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+}
+
+func (i *injection) deleteExchange() error {
+	all := i.topology.Exchanges()
+	e := all[i.rng.IntN(len(all))]
+	// The important ones are few among many lanes.
+	if important := []string{i.topology.EntryExchange(), i.topology.ReadyExchange(), i.topology.Inbox()}; i.rng.IntN(2) == 0 {
+		name := important[i.rng.IntN(len(important))]
+		e = all[slices.IndexFunc(all, func(e topology.Exchange) bool { return e.Name == name })]
+	}
+	defer i.breaks("exchange %s is deleted", e.Name)()
+	if err := i.channel(func(ch *amqp.Channel) error { return ch.ExchangeDelete(e.Name, false, false) }); err != nil {
+		return err
+	}
+	err := i.awaitBack("exchange", e.Name, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(e.Name, e.Kind, true, false, false, false, nil)
+	})
+	if e.Name == i.topology.ReadyExchange() && err == nil {
+		err = i.awaitTarget()
+	}
+	return err
+}
+
+func (i *injection) deleteBinding() error {
+	all := i.topology.Bindings()
+	b := all[i.rng.IntN(len(all))]
+	defer i.breaks("the binding of %s to %s is deleted", b.Destination, b.Source)()
+	err := i.channel(func(ch *amqp.Channel) error {
+		if b.ToExchange {
+			return ch.ExchangeUnbind(b.Destination, "", b.Source, false, b.Args)
+		}
+		return ch.QueueUnbind(b.Destination, "", b.Source, b.Args)
+	})
+	if err != nil {
+		return err
+	}
+	kind := "q"
+	if b.ToExchange {
+		kind = "e"
+	}
+	return i.awaitBinding(fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", vhost, url.PathEscape(b.Source), kind, url.PathEscape(b.Destination)), 1)
+}
+
+// unbindTarget takes one of the shop's two bindings away. What comes for it
+// meanwhile waits in unrouted, and holds nothing else up.
+func (i *injection) unbindTarget() error {
+	defer i.breaks("%s is no longer bound by %sb", queue, keyPrefix)()
+	err := i.channel(func(ch *amqp.Channel) error {
+		return ch.QueueUnbind(queue, keyPrefix+"b", i.topology.ReadyExchange(), nil)
+	})
+	if err != nil {
+		return err
+	}
+	return i.awaitTarget()
+}
+
+// awaitTarget waits until the consumers have bound their queue again, and does
+// what an operator then does: sends on what has come to unrouted meanwhile.
+func (i *injection) awaitTarget() error {
+	path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
+	if err := i.awaitBinding(path, 2); err != nil {
+		return err
+	}
+	return i.channel(func(ch *amqp.Channel) error {
+		return sendOn(i.ctx, ch, i.topology.Unrouted(), i.topology.ReadyExchange())
+	})
+}
+
+// sendOn publishes what waits in a queue to an exchange, and removes it there
+// only then.
+func sendOn(ctx context.Context, ch *amqp.Channel, from, to string) error {
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	for {
+		d, ok, err := ch.Get(from, false)
+		if err != nil || !ok {
+			return err
+		}
+		delete(d.Headers, "x-death") // brokers up to 3.13 would take it for a cycle
+		confirm, err := ch.PublishWithDeferredConfirm(to, d.RoutingKey, false, false, amqp.Publishing{
+			Headers: d.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: d.DeliveryMode,
+			Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Expiration: d.Expiration,
+			MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, UserId: d.UserId, AppId: d.AppId, Body: d.Body,
+		})
+		if err != nil {
+			return err
+		}
+		if sent, err := confirm.WaitContext(ctx); err != nil || !sent {
+			return fmt.Errorf("send %s on from %s: not confirmed: %w", d.MessageId, from, err)
+		}
+		if err := d.Ack(false); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitBack waits until something deleted is there again, and old enough.
+func (i *injection) awaitBack(kind, name string, look func(*amqp.Channel) error) error {
+	if !i.until(putBackWithin, func() bool { return i.channel(look) == nil }) {
+		i.surprise(fmt.Sprintf("%s %s was not put back within %v", kind, name, putBackWithin))
+	}
+	i.hold(settleIn, settleIn)
+	return i.ctx.Err()
+}
+
+func (i *injection) awaitBinding(path string, least int) error {
+	back := func() bool {
+		answer, err := i.manage(http.MethodGet, path, "")
+		var list []json.RawMessage
+		return err == nil && json.Unmarshal(answer, &list) == nil && len(list) >= least
+	}
+	if !i.until(putBackWithin, back) {
+		i.surprise(fmt.Sprintf("%s: the binding was not put back within %v", path, putBackWithin))
+	}
+	return i.ctx.Err()
+}

@@ -1,0 +1,315 @@
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite" // the database/sql driver
+
+	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/skew"
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const (
+	lease        = 2 * time.Second
+	repairEvery  = 2 * time.Second
+	skewVariable = skew.Variable
+	// settleIn is how long a new quorum queue is left alone: RabbitMQ forgets one
+	// that is younger than about a second when it is killed.
+	settleIn = 3 * time.Second
+)
+
+// world is one installation: servers, links and processes.
+type world struct {
+	ctx      context.Context // of the run
+	dir      string          // holds the history, the shop's database and logs
+	topology *topology.Topology
+	history  *history.Writer
+	network  *network
+	locks    locks
+
+	cluster *servers.Cluster // nil for a single node
+	nodes   []*servers.RabbitMQ
+	redis   *servers.Redis
+
+	processes     map[string]*process
+	homes         map[string]int // node at which a link ends, unless that is down
+	skewedProgram string         // this program with a clock that can be wrong; "" until built
+
+	mu        sync.Mutex
+	surprises []string
+	faults    int
+}
+
+// The processes of a world.
+const (
+	customersName = "customers"
+	bridges       = 2
+	consumers     = 2
+)
+
+func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
+func consumerName(n int) string { return fmt.Sprintf("consumer-%d", n+1) }
+
+// newWorld starts servers and processes. It must be closed also after an error.
+func newWorld(ctx context.Context, dir string, clustered bool) (*world, error) {
+	w := &world{ctx: ctx, dir: dir, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}}
+	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o700); err != nil {
+		return w, err
+	}
+	var err error
+	if w.history, err = history.Create(filepath.Join(dir, "history", "injector.jsonl"), "injector"); err != nil {
+		return w, err
+	}
+	if w.topology, err = topology.New(shortDelays()); err != nil {
+		return w, err
+	}
+	if clustered {
+		if w.cluster, err = servers.StartCluster(ctx, servers.Config{}); err != nil {
+			return w, err
+		}
+		w.nodes = w.cluster.Nodes()
+	} else {
+		node, err := servers.StartRabbitMQ(ctx, servers.Config{})
+		if err != nil {
+			return w, err
+		}
+		w.nodes = []*servers.RabbitMQ{node}
+	}
+	if w.redis, err = servers.StartRedis(ctx, servers.Config{}); err != nil {
+		return w, err
+	}
+	return w, w.furnish()
+}
+
+// furnish applies the topology and fills the shop.
+func (w *world) furnish() error {
+	conn, err := amqp.Dial(w.nodes[0].AMQPURL())
+	if err != nil {
+		return err
+	}
+	_, err = w.topology.Apply(w.ctx, conn)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return err
+	}
+	store, err := sqlite.Open(w.ctx, w.database())
+	if err != nil {
+		return err
+	}
+	for n := range skus {
+		err = errors.Join(err, store.Restock(w.ctx, fmt.Sprintf("sku-%d", n), stockEach))
+	}
+	if err := errors.Join(err, store.Shutdown()); err != nil {
+		return err
+	}
+	// The database's own account of what happened: nobody who closes an order
+	// twice can leave this out.
+	return w.query(func(db *sql.DB) error {
+		_, err := db.ExecContext(w.ctx, `
+			CREATE TABLE closings (id TEXT NOT NULL);
+			CREATE TRIGGER closed AFTER UPDATE OF state ON orders WHEN NEW.state = 'closed'
+			BEGIN INSERT INTO closings VALUES (NEW.id); END`)
+		return err
+	})
+}
+
+func (w *world) database() string { return filepath.Join(w.dir, "orders.db") }
+
+func (w *world) query(do func(*sql.DB) error) error {
+	db, err := sql.Open("sqlite", "file:"+w.database()+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+// populate starts the processes, each with links of its own.
+func (w *world) populate(seed uint64, rate float64) error {
+	for n := range consumers {
+		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: seed}, n); err != nil {
+			return err
+		}
+	}
+	for n := range bridges {
+		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
+			return err
+		}
+	}
+	pause(w.ctx, settleIn)
+	return w.employ(role{Kind: "customers", Name: customersName, Seed: seed, Rate: rate, Began: history.Now()}, 2)
+}
+
+// employ starts a process at one of the nodes.
+func (w *world) employ(r role, node int) error {
+	var err error
+	node %= len(w.nodes)
+	link := r.Name + " - " + rabbitMQ
+	w.homes[link] = node
+	if r.AMQP, err = w.network.connect(link, w.nodes[node].AMQPURL()); err != nil {
+		return err
+	}
+	if r.Redis, err = w.network.connect(r.Name+" - "+redisServer, w.redis.URL()); err != nil {
+		return err
+	}
+	r.Dir, r.Topology = w.dir, shortDelays()
+	p := &process{run: w, role: r}
+	w.processes[r.Name] = p
+	return p.start(nil)
+}
+
+// close ends everything that is left, and keeps the folder.
+func (w *world) close(ctx context.Context) error {
+	var errs []error
+	for _, p := range w.processes {
+		if p.program != nil {
+			errs = append(errs, p.kill())
+		}
+	}
+	w.network.close()
+	if w.cluster != nil {
+		errs = append(errs, w.cluster.Stop(ctx))
+	} else {
+		for _, node := range w.nodes {
+			errs = append(errs, node.Stop(ctx))
+		}
+	}
+	if w.redis != nil {
+		errs = append(errs, w.redis.Stop(ctx))
+	}
+	if w.history != nil {
+		errs = append(errs, w.history.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// breaks notes that something is broken from now on, until mended is called.
+func (w *world) breaks(format string, args ...any) (mended func()) {
+	what := fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	w.faults++
+	w.mu.Unlock()
+	w.note(history.Event{Kind: history.Fault, Detail: what})
+	return func() { w.note(history.Event{Kind: history.Mended, Detail: what}) }
+}
+
+func (w *world) note(e history.Event) {
+	if err := w.history.Write(e); err != nil {
+		w.surprise(err.Error())
+	}
+}
+
+// surprise notes what no scenario has asked for.
+func (w *world) surprise(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.surprises = append(w.surprises, what)
+}
+
+// manage asks the management API of the first node that answers.
+func (w *world) manage(method, path, body string) ([]byte, error) {
+	var errs []error
+	for _, node := range w.nodes {
+		answer, err := w.ask(node, method, path, body)
+		if err == nil {
+			return answer, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (w *world) ask(node *servers.RabbitMQ, method, path, body string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, 15*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, node.ManagementURL()+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
+	}
+	return answer, err
+}
+
+// vhost is the default virtual host in a path of the management API.
+var vhost = url.PathEscape("/") //nolint:gochecknoglobals // a constant
+
+// channel opens a channel of the injector's own, past all links.
+func (w *world) channel(do func(*amqp.Channel) error) error {
+	conn, err := amqp.Dial(w.nodes[0].AMQPURL())
+	if err != nil {
+		return err
+	}
+	ch, err := conn.Channel()
+	if err == nil {
+		err = do(ch)
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// store opens a connection to Redis of the injector's own.
+func (w *world) store(do func(*redis.Client) error) error {
+	options, err := redis.ParseURL(w.redis.URL())
+	if err != nil {
+		return err
+	}
+	options.MaxRetries = -1
+	options.ReadTimeout = 30 * time.Second
+	client := redis.NewClient(options)
+	return errors.Join(do(client), client.Close())
+}
+
+// locks has one holder per name at a time, so that no two scenarios break, and
+// mend, the same thing.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]bool
+	free sync.Cond
+}
+
+// hold waits for all names at once and returns what gives them back.
+func (l *locks) hold(names []string) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held, l.free.L = map[string]bool{}, &l.mu
+	}
+	for slices.ContainsFunc(names, func(name string) bool { return l.held[name] }) {
+		l.free.Wait()
+	}
+	for _, name := range names {
+		l.held[name] = true
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, name := range names {
+			delete(l.held, name)
+		}
+		l.free.Broadcast()
+	}
+}
