@@ -27,11 +27,13 @@ type repairs struct {
 	mu    sync.Mutex
 	cause error // the last ErrMissing since the last repair
 
-	denied bool   // the user lacks a permission, so it is useless to look by oneself
-	said   string // the last fault that was logged
+	denied bool            // the user lacks a permission, so it is useless to look by oneself
+	said   map[string]bool // the faults that were logged since all was well
 }
 
-func newRepairs(b *Bridge) *repairs { return &repairs{b: b, asked: make(chan struct{}, 1)} }
+func newRepairs(b *Bridge) *repairs {
+	return &repairs{b: b, asked: make(chan struct{}, 1), said: map[string]bool{}}
+}
 
 // ask has the topology repaired soon.
 func (r *repairs) ask() { signal(r.asked) }
@@ -97,20 +99,30 @@ func (r *repairs) repair(ctx context.Context) error {
 	return nil
 }
 
-// say logs a fault once, until there is another one or none.
+// say logs each fault once, until a repair has found none.
 func (r *repairs) say(ctx context.Context, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+	if err == nil {
+		clear(r.said)
+		return
 	}
-	if text != r.said && err != nil {
+	faults := []error{err}
+	if joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		faults = joined.Unwrap()
+	}
+	for _, fault := range faults {
+		if r.said[fault.Error()] {
+			continue
+		}
+		r.said[fault.Error()] = true
 		level := slog.LevelWarn
-		if _, mismatch := errors.AsType[*topology.MismatchError](err); mismatch {
+		if _, mismatch := errors.AsType[*topology.MismatchError](fault); mismatch {
 			level = slog.LevelError
 		}
-		r.b.log.Log(ctx, level, "cannot keep the topology in repair", "error", err)
+		r.b.log.Log(ctx, level, "cannot keep the topology in repair", "error", fault)
 	}
-	r.said = text
 }
 
 // channelsFunc makes a function [topology.Channels].

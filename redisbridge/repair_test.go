@@ -113,16 +113,12 @@ func TestUnboundMessageOutlastsTheUnroutedQueue(t *testing.T) {
 	})
 	b.parkOne(t, "unbound", message.After(300*time.Millisecond))
 	for deadline := time.Now().Add(patience); ; {
-		d, ok, err := b.channel(t).Get(b.topology.Unrouted(), true)
+		d, ok, err := b.channel(t).Get(b.topology.Unrouted(), true) // an error while there is no such queue
 		if ok && d.MessageId == "unbound" {
 			return
 		}
-		var refusal *amqp.Error
-		if err != nil && (!errors.As(err, &refusal) || refusal.Code != amqp.NotFound) {
-			t.Fatal(err)
-		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not in %s within %v", b.topology.Unrouted(), patience)
+			t.Fatalf("not in %s within %v: %v", b.topology.Unrouted(), patience, err)
 		}
 	}
 }
@@ -327,7 +323,7 @@ func (b *bench) startTraffic(t *testing.T, due *dueTimes) (stop func()) {
 			id := fmt.Sprintf("parked-%d-%d", run, i)
 			delay := []time.Duration{200, 700, 1300, 2200, 3000}[i%5] * time.Millisecond
 			ticket, err := b.park.Park(ctx, &message.Message{ID: id, RoutingKey: "order.unpaid"}, message.After(delay))
-			if err == nil {
+			if err == nil && ticket.Parking == message.Parked { // overdue where a busy machine took longer than the delay
 				due.note(id, ticket.Due)
 			}
 			pauseShortly()
