@@ -73,8 +73,9 @@ func (i *injection) load() error {
 // sees asks Redis until it answers with an error of the given kind.
 func (i *injection) sees(ctx context.Context, kind string) bool {
 	for ctx.Err() == nil {
-		err := i.store(func(c *redis.Client) error { return c.Ping(ctx).Err() })
-		if err != nil && strings.HasPrefix(err.Error(), kind) {
+		// A port that is being published may accept a connection and never answer.
+		err := i.storeWithin(200*time.Millisecond, func(c *redis.Client) error { return c.Ping(ctx).Err() })
+		if err != nil && strings.Contains(err.Error(), kind) {
 			return true
 		}
 		pause(ctx, 5*time.Millisecond)

@@ -272,13 +272,15 @@ func (w *world) channel(do func(*amqp.Channel) error) error {
 }
 
 // store opens a connection to Redis of the injector's own.
-func (w *world) store(do func(*redis.Client) error) error {
+func (w *world) store(do func(*redis.Client) error) error { return w.storeWithin(30*time.Second, do) }
+
+// storeWithin gives each answer so much time.
+func (w *world) storeWithin(patience time.Duration, do func(*redis.Client) error) error {
 	options, err := redis.ParseURL(w.redis.URL())
 	if err != nil {
 		return err
 	}
-	options.MaxRetries = -1
-	options.ReadTimeout = 30 * time.Second
+	options.MaxRetries, options.DialTimeout, options.ReadTimeout = -1, patience, patience
 	client := redis.NewClient(options)
 	return errors.Join(do(client), client.Close())
 }

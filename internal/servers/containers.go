@@ -165,8 +165,16 @@ func (b *box) kill(ctx context.Context) error {
 	if !b.running(ctx) {
 		return nil
 	}
-	_, err := b.engine.ContainerKill(ctx, b.name, client.ContainerKillOptions{Signal: "KILL"})
-	return err
+	if _, err := b.engine.ContainerKill(ctx, b.name, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+		return err
+	}
+	// The engine has only sent the signal. A start before the end would change nothing.
+	return await(ctx, func(ctx context.Context) error {
+		if b.running(ctx) {
+			return errors.New("it has not ended yet")
+		}
+		return nil
+	})
 }
 
 func (b *box) pause(ctx context.Context) error {
