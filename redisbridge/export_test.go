@@ -17,8 +17,11 @@ func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 }
 
 // ShardOf returns the shard of an ID.
-func ShardOf(b *Bridge, id string) int {
-	shard, _ := locate(id, len(b.shards))
+func ShardOf(b *Bridge, id string) int { return ShardIn(b.config.Topology, id) }
+
+// ShardIn returns the shard of an ID.
+func ShardIn(t *topology.Topology, id string) int {
+	shard, _ := locate(id, t.Shards())
 	return shard
 }
 

@@ -150,7 +150,9 @@ func (s *shard) settleAll(ctx context.Context) {
 				s.b.config.Observe(StepSettled, o.id, o.path)
 			}
 		}
-		s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back))
+		if s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back)) {
+			signal(s.woken) // the last claim did not see what is in the schedule again
+		}
 		s.flight.settled(len(ended))
 	}
 }

@@ -155,20 +155,30 @@ func busy(t *testing.T, operator *redis.Client) {
 		_ = operator.Eval(t.Context(), "while true do end", nil).Err() // until it is killed
 	}()
 	t.Cleanup(func() { <-ended })
-	for deadline := time.Now().Add(patience); ; {
-		err := operator.Ping(t.Context()).Err()
-		if err != nil && strings.HasPrefix(err.Error(), "BUSY") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ping answers %v, want BUSY", err)
-		}
-	}
+	awaitPing(t, operator, "BUSY")
 }
 
 func killScript(t *testing.T, operator *redis.Client) {
 	t.Helper()
 	if err := operator.Do(t.Context(), "SCRIPT", "KILL").Err(); err != nil {
 		t.Fatal(err)
+	}
+	awaitPing(t, operator, "PONG") // the script notices a little later
+}
+
+// awaitPing returns when the server answers so.
+func awaitPing(t *testing.T, operator *redis.Client, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		answer, err := operator.Ping(t.Context()).Result()
+		if err != nil {
+			answer = err.Error()
+		}
+		if strings.HasPrefix(answer, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ping answers %s, want %s", answer, want)
+		}
 	}
 }

@@ -123,6 +123,27 @@ func TestUnboundMessageOutlastsTheUnroutedQueue(t *testing.T) {
 	}
 }
 
+// A message that was put back has nobody else to wake the shard for it.
+func TestRefusedMessageIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	var claimed sync.Once
+	b.run(t, func(c *redisbridge.Config) {
+		c.Lease = 2 * patience // half of which a shard with work in hand sleeps at most
+		c.Observe = func(step redisbridge.Step, id string, _ message.Path) {
+			if step == redisbridge.StepClaimed {
+				lane := b.topology.Lane(time.Second, redisbridge.ShardIn(b.topology, id))
+				claimed.Do(func() { b.delete(t, "/api/queues/"+b.VHost+"/"+lane) })
+			}
+		}
+	})
+	due := b.parkOne(t, "m", message.After(1500*time.Millisecond))
+	got := b.arrivals.await(t, 1, patience)["m"][0]
+	if late := got.at.Sub(due); late < 0 || late > patience/2 {
+		t.Errorf("%v late", late)
+	}
+}
+
 func TestMissingTopologyIsPutInPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
