@@ -15,6 +15,11 @@ func TestNoPromiseIsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range fault.Scenarios() {
+		if result.Injected[name] == 0 {
+			t.Errorf("%q was never injected", name)
+		}
+	}
 	if code := result.Print(t.Output(), t.Output(), c); code != 0 {
 		t.Errorf("%d violations, and %d things that nobody asked for", len(result.Violations), len(result.Surprises))
 	}

@@ -51,7 +51,9 @@ func (p *process) startLocked(t *trap) error {
 	}
 	environment := append(os.Environ(), RoleVariable+"="+string(text))
 	if p.skewed != 0 {
-		executable = p.run.skewedProgram
+		if executable, err = p.run.skewedProgram(); err != nil {
+			return err
+		}
 		environment = append(environment, fmt.Sprintf("%s=%d", skewVariable, int(p.skewed.Seconds())))
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

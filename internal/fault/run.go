@@ -64,6 +64,8 @@ const mixture = "all together"
 // Result of a run.
 type Result struct {
 	*history.Report
+	// Injected counts how often each scenario was used.
+	Injected map[string]int
 	// Surprises are what nobody asked for: a process that ended by itself,
 	// something deleted that was not put back.
 	Surprises []string
@@ -90,11 +92,18 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	skewed := filepath.Join(dir, "skewed")
-	if err := skew.Build(ctx, "github.com/delaybridge/delaybridge/internal/fault/cmd/fault", skewed); err != nil {
-		return nil, err
-	}
-	var result Result
+	// Building takes a minute or more where nothing is cached, and only one
+	// scenario needs it.
+	skewed := sync.OnceValues(func() (string, error) {
+		path := filepath.Join(dir, "skewed")
+		return path, skew.Build(ctx, "github.com/delaybridge/delaybridge/internal/fault/cmd/fault", path)
+	})
+	go skewed() //nolint:errcheck // whoever needs it asks again
+	defer func() {
+		path, _ := skewed()
+		_ = os.Remove(path)
+	}()
+	result := Result{Injected: map[string]int{}}
 	var reports []*history.Report
 	for _, part := range c.parts() {
 		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), skewed: skewed, part: part}
@@ -104,6 +113,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 		reports = append(reports, report)
 		result.Surprises = append(result.Surprises, w.surprises...)
+		for name, n := range w.injected {
+			result.Injected[name] += n
+		}
 		result.Dirs = append(result.Dirs, w.dir)
 	}
 	result.Report = history.Merge(reports...)
@@ -111,7 +123,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		result.Dirs = nil
 		return &result, os.RemoveAll(dir)
 	}
-	return &result, os.Remove(skewed)
+	return &result, nil
 }
 
 func (c *Config) folder() (string, error) {
@@ -191,9 +203,10 @@ func (c *Config) acts(p part) []act {
 type stagehand struct {
 	Config
 	dir       string
-	skewed    string
+	skewed    func() (string, error)
 	part      part
 	surprises []string
+	injected  map[string]int
 }
 
 func (s *stagehand) say(format string, args ...any) {
@@ -229,7 +242,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err != nil {
 		return nil, err
 	}
-	s.surprises = w.surprises
+	s.surprises, s.injected = w.surprises, w.injected
 	if err := final.Save(s.dir); err != nil {
 		return nil, err
 	}
@@ -267,6 +280,9 @@ func (w *world) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
 	if err != nil {
 		return fmt.Errorf("inject %q: %w", s.name, err)
 	}
+	w.mu.Lock()
+	w.injected[s.name]++
+	w.mu.Unlock()
 	i.hold(100*time.Millisecond, 800*time.Millisecond)
 	return nil
 }

@@ -119,6 +119,9 @@ func (i *injection) atStep(p *process, step string) error {
 // wrongClocks moves the clocks of a bridge and of the producer by minutes, each
 // by its own.
 func (i *injection) wrongClocks() error {
+	if _, err := i.skewedProgram(); err != nil { // wait while nothing is broken
+		return err
+	}
 	some := []*process{i.oneBridge(), i.processes[customersName]}
 	for _, p := range some {
 		minutes := time.Duration(1 + i.rng.IntN(20))

@@ -49,12 +49,13 @@ type world struct {
 	redis   *servers.Redis
 
 	processes     map[string]*process
-	homes         map[string]int // node at which a link ends, unless that is down
-	skewedProgram string         // this program with a clock that can be wrong; "" until built
+	homes         map[string]int         // node at which a link ends, unless that is down
+	skewedProgram func() (string, error) // builds, once, a program for roles whose clock can be wrong
 
 	mu        sync.Mutex
 	surprises []string
 	faults    int
+	injected  map[string]int // by scenario
 }
 
 // The processes of a world.
@@ -69,7 +70,7 @@ func consumerName(n int) string { return fmt.Sprintf("consumer-%d", n+1) }
 
 // newWorld starts servers and processes. It must be closed also after an error.
 func newWorld(ctx context.Context, dir string, clustered bool) (*world, error) {
-	w := &world{ctx: ctx, dir: dir, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}}
+	w := &world{ctx: ctx, dir: dir, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o700); err != nil {
 		return w, err
 	}
