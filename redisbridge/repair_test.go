@@ -165,23 +165,18 @@ func TestMissingTopologyIsPutInPlace(t *testing.T) {
 func TestOtherArgumentsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
+	ch, lane := b.channel(t), b.topology.Lane(2*time.Second, 1)
+	if _, err := ch.QueueDelete(lane, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(lane, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
 	log := newLogCapture()
 	b.run(t, func(c *redisbridge.Config) {
 		repairOften(c)
 		c.Logger = log.logger()
 	})
-	ch := b.channel(t)
-	lane := b.topology.Lane(2*time.Second, 1)
-	replace := func() error {
-		if _, err := ch.QueueDelete(lane, false, false, false); err != nil {
-			return err
-		}
-		_, err := ch.QueueDeclare(lane, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-		return err
-	}
-	if err := replace(); err != nil {
-		t.Fatal(err)
-	}
 	log.await(t, "queue "+lane+" exists with")
 	for range 2 { // repairs after the report
 		b.delete(t, "/api/queues/"+b.VHost+"/"+b.topology.Quarantine())
