@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,21 +17,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
-
-// startCluster starts a cluster for one test.
-func startCluster(t *testing.T) []*servers.RabbitMQ {
-	t.Helper()
-	c, err := servers.StartCluster(t.Context(), servers.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return c.Nodes()
-}
 
 // replicas is a quorum queue in the eyes of the management API.
 type replicas struct {
@@ -58,7 +44,7 @@ func awaitRunning(t *testing.T, r *servers.RabbitMQ, want int) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(90 * time.Second)
+	deadline := time.After(3 * time.Minute) // healing Mnesia may take one of them
 	for {
 		var nodes []struct{ Running bool }
 		// While a node is going, the API may answer with an error.
@@ -123,9 +109,22 @@ func consume(t *testing.T, r *servers.RabbitMQ, queue string, n int) []string {
 	return bodies
 }
 
-func TestClusterOutlivesTheLeaderOfAQueue(t *testing.T) {
+// One cluster for all: three nodes at a time are enough for a small machine.
+func TestCluster(t *testing.T) {
 	t.Parallel()
-	nodes := startCluster(t)
+	c, err := servers.StartCluster(t.Context(), servers.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceValue(func() error { return c.Stop(context.Background()) })
+	t.Cleanup(func() { _ = stop() }) // the last test looks at how it ends
+	t.Run("outlives the leader of a queue", func(t *testing.T) { outlivesALeader(t, c.Nodes()) })
+	t.Run("notices a silent node and takes it back", func(t *testing.T) { takesBackASilentNode(t, c.Nodes()) })
+	t.Run("leaves nothing behind", func(t *testing.T) { leavesNothing(t, c.Nodes(), stop) })
+}
+
+func outlivesALeader(t *testing.T, nodes []*servers.RabbitMQ) {
+	t.Helper()
 	ch := openChannel(t, nodes[0])
 	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
 	if _, err := ch.QueueDeclare("orders", true, false, false, false, arguments); err != nil {
@@ -160,9 +159,8 @@ func TestClusterOutlivesTheLeaderOfAQueue(t *testing.T) {
 	}
 }
 
-func TestClusterNoticesASilentNodeAndTakesItBack(t *testing.T) {
-	t.Parallel()
-	nodes := startCluster(t)
+func takesBackASilentNode(t *testing.T, nodes []*servers.RabbitMQ) {
+	t.Helper()
 	silent, other := nodes[2], nodes[0]
 	if err := silent.Pause(t.Context()); err != nil {
 		t.Fatal(err)
@@ -174,14 +172,10 @@ func TestClusterNoticesASilentNodeAndTakesItBack(t *testing.T) {
 	awaitRunning(t, other, 3)
 }
 
-func TestClusterLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	c, err := servers.StartCluster(t.Context(), servers.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+func leavesNothing(t *testing.T, nodes []*servers.RabbitMQ, stop func() error) {
+	t.Helper()
 	var addresses []string
-	for _, r := range c.Nodes() {
+	for _, r := range nodes {
 		uri, err := amqp.ParseURI(r.AMQPURL())
 		if err != nil {
 			t.Fatal(err)
@@ -189,14 +183,18 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 		addresses = append(addresses, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
 	}
 	// Private nodes share an epmd, which is a process of its own.
-	printed, err := c.Nodes()[0].Control(t.Context(), "eval", `os:getenv("ERL_EPMD_PORT").`)
+	printed, err := nodes[0].Control(t.Context(), "eval", `os:getenv("ERL_EPMD_PORT").`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if port, private := strings.CutPrefix(strings.TrimSpace(printed), `"`); private {
-		addresses = append(addresses, net.JoinHostPort("127.0.0.1", strings.TrimSuffix(port, `"`)))
+	if printed = strings.TrimSpace(printed); printed != "false" {
+		port, err := strconv.Unquote(printed)
+		if err != nil {
+			t.Fatalf("the port of epmd is %s: %v", printed, err)
+		}
+		addresses = append(addresses, net.JoinHostPort("127.0.0.1", port))
 	}
-	if err := c.Stop(t.Context()); err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range addresses {

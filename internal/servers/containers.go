@@ -64,15 +64,17 @@ func (c Config) missingForContainers(ctx context.Context) error {
 
 // box is a server in a container.
 type box struct {
-	name   string
-	image  string
-	ports  map[string]port   // by the port inside, such as "5672/tcp"
-	files  map[string]string // contents by the path inside
-	env    map[string]string
-	args   []string
-	engine *client.Client
-	dog    *watchdog
-	made   bool
+	name  string
+	image string
+	ports map[string]port   // by the port inside, such as "5672/tcp"
+	files map[string]string // contents by the path inside
+	// secrets are files, too, which the image hands to the server's user.
+	secrets map[string]string
+	env     map[string]string
+	args    []string
+	engine  *client.Client
+	dog     *watchdog
+	made    bool
 	// bridges are the networks it is in, besides the engine's default one when
 	// it entered them later.
 	bridges []*bridge
@@ -117,12 +119,16 @@ func (b *box) start(ctx context.Context) error {
 		_, err := b.engine.ContainerStart(ctx, b.name, client.ContainerStartOptions{})
 		return err
 	}
-	files := make([]testcontainers.ContainerFile, 0, len(b.files))
-	for inside, content := range b.files {
-		files = append(files, testcontainers.ContainerFile{
-			Reader: strings.NewReader(content), ContainerFilePath: inside, FileMode: 0o644,
-		})
+	var files []testcontainers.ContainerFile
+	add := func(contents map[string]string, mode int64) {
+		for inside, content := range contents {
+			files = append(files, testcontainers.ContainerFile{
+				Reader: strings.NewReader(content), ContainerFilePath: inside, FileMode: mode,
+			})
+		}
 	}
+	add(b.files, 0o644)
+	add(b.secrets, 0o600)
 	here := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	bindings := network.PortMap{}
 	inside := make([]string, 0, len(b.ports))

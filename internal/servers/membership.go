@@ -10,8 +10,12 @@ import (
 // that of a node on its own.
 type membership struct {
 	nodes  []string // all nodes' names
-	cookie string   // the secret that Erlang nodes share
+	cookie string   // the secret that Erlang nodes share, for cookieFile
 }
+
+// cookieFile is where Erlang looks for the secret, in the home folder. Its owner
+// alone may read it.
+const cookieFile = ".erlang.cookie"
 
 // membershipOf is the membership of all the nodes given.
 func membershipOf(nodes []*RabbitMQ) membership {
@@ -30,8 +34,9 @@ func (m membership) settings() string {
 	var lines strings.Builder
 	lines.WriteString(`
 cluster_formation.peer_discovery_backend = classic_config
-# A node that was away for long starts afresh, where Mnesia would stay split.
-cluster_partition_handling = pause_minority
+# A node that was silent for long starts afresh, where Mnesia would stay split.
+# pause_minority does not see it: when the node wakes up, the others are there.
+cluster_partition_handling = autoheal
 `)
 	for i, name := range m.nodes {
 		fmt.Fprintf(&lines, "cluster_formation.classic_config.nodes.%d = %s\n", i+1, name)
@@ -41,14 +46,12 @@ cluster_partition_handling = pause_minority
 
 // env is the environment that goes with the settings; args are for Erlang.
 func (m membership) env(args ...string) []string {
-	var env []string
 	if m.nodes != nil {
-		env = append(env, "RABBITMQ_ERLANG_COOKIE="+m.cookie)
 		// A silent node counts as gone after 6 to 10 s, not after a minute.
 		args = append(args, "-kernel net_ticktime 8")
 	}
-	if args != nil {
-		env = append(env, "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+strings.Join(args, " "))
+	if args == nil {
+		return nil
 	}
-	return env
+	return []string{"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=" + strings.Join(args, " ")}
 }

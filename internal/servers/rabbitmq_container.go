@@ -40,7 +40,10 @@ func (b *box) configureRabbitMQ(m membership) error {
 		name, value, _ := strings.Cut(setting, "=")
 		b.env[name] = value
 	}
-	const dir = "/etc/rabbitmq/"
+	const dir, home = "/etc/rabbitmq/", "/var/lib/rabbitmq/"
+	if m.cookie != "" {
+		b.secrets = map[string]string{home + cookieFile: m.cookie}
+	}
 	return errors.Join(
 		b.ship(dir+"rabbitmq.conf", "rabbitmq.conf", m.settings()),
 		b.ship(dir+"advanced.config", "advanced.config", ""),

@@ -108,6 +108,9 @@ management.tcp.port = %d
 		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 	)
+	if m.cookie != "" {
+		file(cookieFile, m.cookie)
+	}
 	// Debian's packages of 4.0 and later do not find their plugins by themselves.
 	if plugins, _ := filepath.Glob(filepath.Join(rabbitMQDirs, "lib", "rabbitmq_server-*", "plugins")); len(plugins) == 1 {
 		n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
