@@ -131,10 +131,11 @@ func (m *Message) restore(name string, value any) {
 	}
 }
 
-// leftByBroker reports whether dead-lettering adds this header. A message that
-// is republished with x-death is dropped by brokers up to 3.13 as a cycle.
+// leftByBroker reports whether the broker adds this header when it dead-letters
+// or redelivers a message (x-acquired-count since 4.3). One that is republished
+// with x-death is dropped by brokers up to 3.13 as a cycle.
 func leftByBroker(name string) bool {
-	return name == "x-death" || name == "x-delivery-count" ||
+	return name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count" ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 

@@ -70,7 +70,7 @@ func TestPublishingWidensInt(t *testing.T) {
 func TestTracesOfTheBrokerAreNotSentOn(t *testing.T) {
 	t.Parallel()
 	headers := amqp.Table{
-		"x-death": []any{amqp.Table{"count": int64(1)}}, "x-delivery-count": int64(2),
+		"x-death": []any{amqp.Table{"count": int64(1)}}, "x-delivery-count": int64(2), "x-acquired-count": int64(3),
 		"x-first-death-exchange": "a", "x-first-death-queue": "b", "x-first-death-reason": "c",
 		"x-last-death-exchange": "a", "x-last-death-queue": "b", "x-last-death-reason": "c", "mine": "kept",
 	}
