@@ -23,6 +23,9 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		return nil, err
 	}
 	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
+		if err := w.clearUnrouted(); err != nil {
+			return nil, err
+		}
 		left, err := w.underway()
 		if err != nil {
 			return nil, err
@@ -50,6 +53,14 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	}
 	final := &history.Final{Orders: map[string]history.OrderState{}}
 	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final))
+}
+
+// clearUnrouted sends on what came while the target was not bound, as an
+// operator does.
+func (w *world) clearUnrouted() error {
+	return w.channel(func(ch *amqp.Channel) error {
+		return sendOn(w.ctx, ch, w.topology.Unrouted(), w.topology.ReadyExchange())
+	})
 }
 
 // underway counts the orders whose message was acknowledged and has not come.

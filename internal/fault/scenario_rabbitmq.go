@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 func rabbitMQScenarios() []scenario {
@@ -38,39 +40,74 @@ func rabbitMQScenarios() []scenario {
 			return errors.Join(err, mend)
 		}},
 		{"tiers and lanes refuse", needs, anywhere, func(i *injection) error {
-			return i.refuse("^"+prefix+`\.(tier|lane)\.`, 0)
+			return i.refuse("^" + prefix + `\.(tier|lane)\.`)
 		}},
 		{"inbox refuses", needs, anywhere, func(i *injection) error {
-			return i.refuse("^"+prefix+`\.inbox$`, 0)
+			return i.refuse("^" + prefix + `\.inbox$`)
 		}},
-		{"target refuses", append(allConsumers(), rabbitMQ), anywhere, func(i *injection) error {
-			// Only what nobody takes out fills the queue.
-			for n := range consumers {
-				p := i.processes[consumerName(n)]
-				if err := p.stop(); err != nil {
-					return err
-				}
-				defer func() { _ = p.cont() }()
-			}
-			return i.refuse("^"+queue+"$", 0)
-		}},
+		{"target refuses", append(allConsumers(), rabbitMQ), anywhere, (*injection).fillTarget},
 	}
 }
 
 // refuse has queues reject what is published, for a while.
-func (i *injection) refuse(pattern string, most int) error {
+func (i *injection) refuse(pattern string) error {
 	defer i.breaks("queues %s refuse", pattern)()
+	lift, err := i.limit(pattern, 0)
+	if err != nil {
+		return err
+	}
+	i.hold(time.Second, 4*time.Second)
+	return lift()
+}
+
+// limit has queues refuse more than so many messages.
+func (i *injection) limit(pattern string, most int) (lift func() error, err error) {
 	path := "/api/policies/" + vhost + "/refuse"
 	policy, err := json.Marshal(map[string]any{
 		"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{"max-length": most},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = i.manage(http.MethodPut, path, string(policy))
-	i.hold(time.Second, 4*time.Second)
-	_, mend := i.manage(http.MethodDelete, path, "")
-	return errors.Join(err, mend)
+	return func() error {
+		_, err := i.manage(http.MethodDelete, path, "")
+		return err
+	}, err
+}
+
+// fillTarget has the consumers stand still until their queue refuses what the
+// tiers and lanes hand over. The limit is lifted only when the queue is empty
+// again: RabbitMQ 3.10 does not tell dead-letter workers otherwise, and those of
+// every tier would wait until the node is restarted.
+func (i *injection) fillTarget() error {
+	defer i.breaks("%s takes 5 messages, and nobody takes them out", queue)()
+	lift, err := i.limit("^"+queue+"$", 5)
+	if err != nil {
+		return err
+	}
+	for n := range consumers {
+		err = errors.Join(err, i.processes[consumerName(n)].stop())
+	}
+	i.hold(2*time.Second, 5*time.Second)
+	for n := range consumers {
+		err = errors.Join(err, i.processes[consumerName(n)].cont())
+	}
+	// Workers try again after ten seconds.
+	i.hold(12*time.Second, 12*time.Second)
+	empty := func() bool {
+		var messages int
+		err := i.channel(func(ch *amqp.Channel) error {
+			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			messages = q.Messages
+			return err
+		})
+		return err == nil && messages == 0
+	}
+	if !i.until(putBackWithin, empty) {
+		i.surprise(queue + " is not emptied")
+	}
+	return errors.Join(err, lift())
 }
 
 // closeConnections has the management API close some of our connections.

@@ -184,8 +184,12 @@ func (b *box) kill(ctx context.Context) error {
 }
 
 func (b *box) pause(ctx context.Context) error {
-	_, err := b.engine.ContainerPause(ctx, b.name, client.ContainerPauseOptions{})
-	return err
+	// On a busy machine the engine does not always manage to freeze all threads in
+	// its own time.
+	return await(ctx, func(ctx context.Context) error {
+		_, err := b.engine.ContainerPause(ctx, b.name, client.ContainerPauseOptions{})
+		return err
+	})
 }
 
 func (b *box) resume(ctx context.Context) error {
