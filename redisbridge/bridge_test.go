@@ -200,9 +200,9 @@ func TestEveryPathIsExact(t *testing.T) {
 	due, path := map[string]time.Time{}, map[string]message.Path{}
 	for i := range 10 {
 		for delay, want := range map[time.Duration]message.Path{
-			20 * time.Millisecond:   message.PathParkedReady,
+			300 * time.Millisecond:  message.PathParkedReady,
 			450 * time.Millisecond:  message.PathParkedReady,
-			700 * time.Millisecond:  message.PathLane("500ms"),
+			900 * time.Millisecond:  message.PathLane("500ms"),
 			1700 * time.Millisecond: message.PathLane("1s"),
 			3100 * time.Millisecond: message.PathLane("2s"),
 		} {
@@ -229,10 +229,10 @@ func TestEarlierMessageWakesTheBridge(t *testing.T) {
 	b := newBench(t, short())
 	b.run(t, nil)
 	b.parkOne(t, "in an hour", message.After(time.Hour))
-	b.parkOne(t, "first", message.After(100*time.Millisecond))
+	b.parkOne(t, "first", message.After(300*time.Millisecond))
 	b.arrivals.await(t, 1, patience)
 	// The bridge now sleeps for half a minute at a time, unless it is woken.
-	due := b.parkOne(t, "second", message.After(200*time.Millisecond))
+	due := b.parkOne(t, "second", message.After(300*time.Millisecond))
 	late := b.arrivals.await(t, 2, patience)["second"][0].at.Sub(due)
 	if late > 10*time.Second {
 		t.Errorf("%v late: the bridge was not woken", late)

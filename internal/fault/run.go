@@ -28,8 +28,8 @@ type Config struct {
 	Rate float64
 	// Only names the one scenario to run, over and over. Defaults to all.
 	Only string
-	// Each goes on until every scenario has had its turn in the mixture, however
-	// long that takes.
+	// Each has every scenario take its turn in the mixture, however long that
+	// takes.
 	Each bool
 	// Dir keeps the history. Defaults to a new folder, which is removed when no
 	// promise was broken.
@@ -79,7 +79,7 @@ func (r *Result) Good() bool { return len(r.Violations) == 0 && len(r.Surprises)
 // Run runs scenarios and checks the history. An error means that the run could
 // not be made, not that a promise was broken.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	if c.Duration <= 0 {
+	if c.Duration <= 0 && !c.Each {
 		c.Duration = DefaultDuration
 	}
 	if c.Rate <= 0 {
@@ -194,7 +194,7 @@ func (c *Config) acts(p part) []act {
 	left := p.duration - time.Duration(len(acts))*each
 	mix := act{name: mixture, duration: left, deck: here, hands: mixers}
 	if c.Each {
-		mix.atLeast = len(here)
+		mix.deck, mix.atLeast = alone, len(alone)
 	}
 	return append(acts, mix)
 }
