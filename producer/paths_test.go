@@ -150,17 +150,30 @@ func TestManyGoroutinesOverFewChannels(t *testing.T) {
 	}
 }
 
-func TestTierWithoutItsQueue(t *testing.T) {
+// What leads nowhere is refused, on every path, and not confirmed and dropped.
+func TestQueueThatIsGone(t *testing.T) {
 	t.Parallel()
 	b, _ := newBench(t)
 	p := b.producer(t, producer.Config{})
 	tier, _ := b.topology.Tier(time.Second)
-	if _, err := b.ch.QueueDelete(tier.Name, false, false, false); err != nil {
+	if err := b.ch.QueueUnbind(everything, "#", b.topology.ReadyExchange(), nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
-	if !errors.Is(err, producer.ErrUnroutable) || !strings.Contains(err.Error(), tier.Name) {
-		t.Errorf("got %v, want ErrUnroutable, and the exchange's name", err)
+	for _, tc := range []struct {
+		queue, exchange string
+		w               message.When
+	}{
+		{tier.Name, tier.Name, message.After(time.Second)},
+		{b.topology.Inbox(), b.topology.EntryExchange(), message.After(1234 * time.Millisecond)},
+		{b.topology.Unrouted(), b.topology.ReadyExchange(), message.After(0)},
+	} {
+		if _, err := b.ch.QueueDelete(tc.queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.Publish(t.Context(), order("o-1"), tc.w)
+		if !errors.Is(err, producer.ErrUnroutable) || !strings.Contains(err.Error(), tc.exchange) {
+			t.Errorf("without %s: got %v, want ErrUnroutable, and the exchange's name", tc.queue, err)
+		}
 	}
 }
 

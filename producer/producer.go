@@ -123,10 +123,10 @@ func New(c Config) (*Producer, error) {
 	p := &Producer{
 		config: c, conn: conn, gate: newGate(),
 		queue: make(chan *request), stopped: make(chan struct{}),
-		// Neither of these returns a message: what they cannot route goes to
-		// their alternate exchange.
-		ready: &route{exchange: c.Topology.ReadyExchange(), path: message.PathDirect},
-		inbox: &route{exchange: c.Topology.EntryExchange(), path: message.PathInbox},
+		// These return a message only where their alternate leads nowhere; without
+		// that it would be confirmed and dropped.
+		ready: &route{exchange: c.Topology.ReadyExchange(), path: message.PathDirect, mandatory: true},
+		inbox: &route{exchange: c.Topology.EntryExchange(), path: message.PathInbox, mandatory: true},
 		tiers: map[time.Duration]*route{},
 	}
 	p.requests.New = func() any { return newRequest() }

@@ -17,7 +17,9 @@ import (
 
 // ParkConfig of a [Park].
 type ParkConfig struct {
-	// Client is the connection to Redis. The Park does not close it. Required.
+	// Client is the connection to Redis. The Park does not close it. One that is
+	// not of NewClient must not repeat commands by itself (MaxRetries -1), or
+	// errors say less than the truth. Required.
 	Client redis.UniversalClient
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
