@@ -1,0 +1,140 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// pauseLab is an installation with the default topology.
+type pauseLab struct {
+	*world
+	pair     *servers.Pair
+	conn     *amqp.Connection
+	producer *producer.Producer
+	park     *redisbridge.Park
+	stop     context.CancelFunc
+	workers  sync.WaitGroup
+
+	mu       sync.Mutex
+	arrivals map[string]time.Time // first ones
+}
+
+const pauseQueue = "pause.out"
+
+func newPauseLab(ctx context.Context) (*pauseLab, error) {
+	m := &pauseLab{world: &world{ctx: ctx, network: newNetwork(), processes: map[string]*process{}}, arrivals: map[string]time.Time{}, stop: func() {}}
+	var err error
+	if m.dir, err = os.MkdirTemp("", "delaybridge-pause-"); err != nil {
+		return m, err
+	}
+	if err := os.Mkdir(filepath.Join(m.dir, "history"), 0o700); err != nil {
+		return m, err
+	}
+	if m.pair, err = servers.Start(ctx, servers.Config{}); err != nil {
+		return m, err
+	}
+	if m.topology, err = topology.New(topology.Config{Prefix: "pause"}); err != nil {
+		return m, err
+	}
+	if m.conn, err = amqp.Dial(m.pair.RabbitMQ.AMQPURL()); err != nil {
+		return m, err
+	}
+	if _, err := m.topology.Apply(ctx, m.conn); err != nil {
+		return m, err
+	}
+	if err := m.consume(); err != nil {
+		return m, err
+	}
+	client, err := redisbridge.NewClient(m.pair.Redis.URL())
+	if err != nil {
+		return m, err
+	}
+	if m.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: m.topology}); err != nil {
+		return m, err
+	}
+	if m.producer, err = producer.New(producer.Config{URL: m.pair.RabbitMQ.AMQPURL(), Topology: m.topology, Parker: m.park}); err != nil {
+		return m, err
+	}
+	for n := range bridges {
+		p := &process{run: m.world, role: role{
+			Kind: "bridge", Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
+			AMQP: m.pair.RabbitMQ.AMQPURL(), Redis: m.pair.Redis.URL(),
+		}}
+		if err := p.start(nil); err != nil {
+			return m, err
+		}
+		m.processes[p.role.Name] = p
+	}
+	running, stop := context.WithCancel(ctx)
+	m.stop = stop
+	m.workers.Go(func() {
+		if err := m.producer.Run(running); err != nil {
+			m.surprise(err.Error())
+		}
+		_ = m.park.Close()
+		_ = client.Close()
+	})
+	return m, nil
+}
+
+func (m *pauseLab) close(ctx context.Context) error {
+	m.stop()
+	var errs []error
+	for _, p := range m.processes {
+		errs = append(errs, p.kill())
+	}
+	if m.conn != nil {
+		errs = append(errs, m.conn.Close())
+	}
+	m.workers.Wait()
+	if m.pair != nil {
+		errs = append(errs, m.pair.Stop(ctx))
+	}
+	if m.dir != "" {
+		errs = append(errs, os.RemoveAll(m.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *pauseLab) consume() error {
+	ch, err := m.conn.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(pauseQueue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		return err
+	}
+	if err := ch.QueueBind(pauseQueue, "#", m.topology.ReadyExchange(), false, nil); err != nil {
+		return err
+	}
+	if err := ch.Qos(1000, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume(pauseQueue, "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	m.workers.Go(func() {
+		for d := range deliveries {
+			now := time.Now()
+			m.mu.Lock()
+			if _, again := m.arrivals[d.MessageId]; !again {
+				m.arrivals[d.MessageId] = now
+			}
+			m.mu.Unlock()
+			_ = d.Ack(false)
+		}
+	})
+	return nil
+}
