@@ -1,0 +1,119 @@
+package fault
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// The same seed makes the same orders, and deals the same scenarios, each once
+// before any comes again.
+func TestSeedDecides(t *testing.T) {
+	t.Parallel()
+	differ := false
+	for n := range 100 {
+		a, b := planOrder(7, n), planOrder(7, n)
+		if a != b {
+			t.Fatalf("order %d: %+v and %+v", n, a, b)
+		}
+		differ = differ || a != planOrder(8, n)
+	}
+	if !differ {
+		t.Error("another seed makes the same orders")
+	}
+	deal := func(seed uint64) (names []string, draws []uint64) {
+		d := dealer{deck: scenarios(), seed: seed}
+		for range 2 * len(scenarios()) {
+			var rng *rand.Rand
+			s, rng := d.deal()
+			names, draws = append(names, s.name), append(draws, rng.Uint64())
+		}
+		return names, draws
+	}
+	names, draws := deal(7)
+	again, sameDraws := deal(7)
+	if !slices.Equal(names, again) || !slices.Equal(draws, sameDraws) {
+		t.Error("the same seed deals something else")
+	}
+	if other, _ := deal(8); slices.Equal(names, other) {
+		t.Error("another seed deals the same")
+	}
+	for _, half := range [][]string{names[:len(names)/2], names[len(names)/2:]} {
+		half = slices.Sorted(slices.Values(half))
+		if all := slices.Sorted(slices.Values(Scenarios())); !slices.Equal(half, all) {
+			t.Errorf("dealt %v, want each scenario once", half)
+		}
+	}
+}
+
+func TestIntactSeesEveryChange(t *testing.T) {
+	t.Parallel()
+	for n := range 50 {
+		o := planOrder(1, n)
+		fresh := func() message.Message {
+			m := o.message()
+			m.Headers[message.HeaderDelay] = int64(5) // of the entry exchange
+			m.Journey.Path = message.PathDirect
+			m.Timestamp = m.Timestamp.UTC()
+			return m
+		}
+		if !intact(&o, fresh()) {
+			t.Fatalf("order %d: the message itself is not intact", n)
+		}
+		for name, damage := range map[string]func(*message.Message){
+			"body":          func(m *message.Message) { m.Body = m.Body[1:] },
+			"routing key":   func(m *message.Message) { m.RoutingKey += "x" },
+			"expiration":    func(m *message.Message) { m.Expiration += "1" },
+			"priority":      func(m *message.Message) { m.Priority++ },
+			"timestamp":     func(m *message.Message) { m.Timestamp = m.Timestamp.Add(time.Second) },
+			"header gone":   func(m *message.Message) { delete(m.Headers, "none") },
+			"header more":   func(m *message.Message) { m.Headers["x-acquired-count"] = int64(2) },
+			"header's type": func(m *message.Message) { m.Headers["number"] = int32(n) },
+			"header's time": func(m *message.Message) { m.Headers["at"] = time.Unix(1, 0) },
+			"nested header": func(m *message.Message) { m.Headers["lines"] = []any{amqp.Table{}} },
+		} {
+			m := fresh()
+			damage(&m)
+			if intact(&o, m) {
+				t.Errorf("order %d: damage to the %s goes unnoticed", n, name)
+			}
+		}
+	}
+}
+
+func TestTimeIsDivided(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		c           Config
+		parts, acts int // acts of the first part
+	}{
+		{Config{Duration: 40 * time.Second}, 1, 1},
+		{Config{Duration: 10 * time.Minute}, 2, len(scenarios()) - len(clusterScenarios()) + 1},
+		{Config{Duration: time.Minute, Only: "node down"}, 1, 1},
+		{Config{Duration: time.Minute, Only: "redis full"}, 1, 1},
+		{Config{Each: true}, 2, 1},
+	} {
+		parts := tc.c.parts()
+		acts := tc.c.acts(parts[0])
+		if len(parts) != tc.parts || len(acts) != tc.acts {
+			t.Errorf("%+v: %d parts and %d acts, want %d and %d", tc.c, len(parts), len(acts), tc.parts, tc.acts)
+		}
+		var sum time.Duration
+		for _, p := range parts {
+			for _, a := range tc.c.acts(p) {
+				sum += a.duration
+				if len(a.deck) == 0 || a.hands == 0 {
+					t.Errorf("%+v: act %q injects nothing", tc.c, a.name)
+				}
+			}
+		}
+		if sum != tc.c.Duration {
+			t.Errorf("%+v: the acts take %v", tc.c, sum)
+		}
+	}
+}
