@@ -129,6 +129,7 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
 	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
+		SASL:       c.outspoken(properties),
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {
@@ -142,6 +143,31 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
 		return nil, classifyDial(err, c.config.URL)
 	}
 	return conn, nil
+}
+
+// outspoken returns the URL's user and password in a form that has the broker
+// say so when it refuses them. Otherwise it just ends the connection, as a
+// broker does that dies. Nil leaves other mechanisms to the library.
+func (c *Conn) outspoken(properties amqp.Table) []amqp.Authentication {
+	uri, err := amqp.ParseURI(c.config.URL)
+	if err != nil || len(uri.AuthMechanism) > 0 {
+		return nil
+	}
+	return []amqp.Authentication{&outspokenAuth{uri.PlainAuth(), properties}}
+}
+
+type outspokenAuth struct {
+	amqp.Authentication
+	properties amqp.Table
+}
+
+// Response adds the capability at the last moment: the library sets its own list
+// before it asks for the response.
+func (a *outspokenAuth) Response() string {
+	if capabilities, ok := a.properties["capabilities"].(amqp.Table); ok {
+		capabilities["authentication_failure_close"] = true
+	}
+	return a.Authentication.Response()
 }
 
 // serve publishes conn to the waiting and returns when it has ended.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -241,5 +243,66 @@ func TestRunReturnsNilWithItsContext(t *testing.T) {
 	}
 	if err := conn.Ready(t.Context()); !errors.Is(err, amqp.ErrClosed) {
 		t.Errorf("Ready afterwards: got %v, want ErrClosed", err)
+	}
+}
+
+// A connection that ends in the middle of the handshake, because the broker or
+// the network dies, says nothing about the password.
+func TestConnectionCutDuringTheHandshake(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(servertest.ForTest(t).AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := u.Host
+	u.Host = broken.Addr().String()
+	const cuts = 3
+	go func() {
+		defer broken.Close()
+		for n := 0; ; n++ {
+			client, err := broken.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", there)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n < cuts {
+				// The protocol header, and the broker's start; then comes start-ok.
+				if _, err := io.CopyN(server, client, 8); err != nil {
+					t.Error(err)
+				}
+				go func() { _, _ = io.Copy(client, server) }()
+				_, _ = client.Read(make([]byte, 1))
+				client.Close()
+				server.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(server, client); server.Close() }()
+			go func() { _, _ = io.Copy(client, server); client.Close() }()
+			return
+		}
+	}()
+	conn, err := broker.New(broker.Config{URL: u.String(), Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(ctx) }()
+	ready, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if err := conn.Ready(ready); err != nil {
+		t.Errorf("after %d cuts: %v", cuts, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
 	}
 }

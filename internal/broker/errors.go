@@ -45,7 +45,9 @@ func classifyDial(err error, rawURL string) error {
 	switch {
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%w: %s: the server's certificate is not trusted: %w", ErrConfiguration, Redact(rawURL), err)
-	case !errors.As(err, &refused):
+	// Where the connection ends in the middle of the handshake, the library assumes
+	// that the password is wrong. RabbitMQ says so itself (see Conn.outspoken).
+	case !errors.As(err, &refused) || !refused.Server:
 		return err
 	case refused.Code == amqp.AccessRefused && !strings.Contains(refused.Reason, "vhost"):
 		return fmt.Errorf("%w: %s: the broker refused user name or password: %w", ErrConfiguration, Redact(rawURL), err)
