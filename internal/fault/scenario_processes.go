@@ -81,6 +81,10 @@ func (i *injection) stopSome(processes ...*process) error {
 	return nil
 }
 
+// springWithin is what a process gets to come to a step, in a mixture that may
+// keep it from its work for a while.
+const springWithin = time.Minute
+
 // atStep has a process kill itself at a step, and then another life of it stop
 // itself there.
 func (i *injection) atStep(p *process, step string) error {
@@ -92,8 +96,8 @@ func (i *injection) atStep(p *process, step string) error {
 		if err := p.start(t); err != nil {
 			return err
 		}
-		if !i.until(20*time.Second, p.sprung) {
-			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within 20 s", p.role.Name, step, t.Nth))
+		if !i.until(springWithin, p.sprung) {
+			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within %v", p.role.Name, step, t.Nth, springWithin))
 			if err := errors.Join(p.kill(), p.start(nil)); err != nil {
 				return err
 			}

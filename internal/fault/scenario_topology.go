@@ -14,8 +14,9 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// putBackWithin is what bridges and consumers get to put back what was deleted.
-const putBackWithin = 20 * time.Second
+// putBackWithin is what bridges and consumers get to put back what was deleted. A
+// bridge that was killed counts as the one that looks for forty seconds more.
+const putBackWithin = time.Minute
 
 func topologyScenarios() []scenario {
 	// Nothing else may be broken: a queue is empty only for those who can see all
@@ -48,6 +49,9 @@ func (i *injection) deleteQueue() error {
 	// What is in a tier or lane goes within its TTL, and what the bridge has taken
 	// from the inbox within a moment.
 	i.hold(6*time.Second, 6*time.Second)
+	if err := i.clearUnrouted(); err != nil {
+		return err
+	}
 	mended := i.breaks("queue %s is deleted", name)
 	err := i.channel(func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
