@@ -86,7 +86,8 @@ func (w *world) underway() (int, error) {
 func (w *world) countOrders(final *history.Final) error {
 	return w.query(func(db *sql.DB) error {
 		rows, err := db.QueryContext(w.ctx, `
-			SELECT id, sku, quantity, state, (SELECT count(*) FROM closings c WHERE c.id = o.id) FROM orders o`)
+			SELECT o.id, sku, quantity, state, coalesce(c.n, 0)
+			FROM orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
 		if err != nil {
 			return err
 		}
