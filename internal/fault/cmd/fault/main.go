@@ -69,6 +69,10 @@ func run(args []string, out, errs io.Writer) int {
 	case *check != "":
 		return judge(*check, *story, out, errs)
 	}
+	if c.Duration <= 0 || c.Rate <= 0 {
+		fmt.Fprintf(errs, "fault: -duration %v, -rate %v: use more than 0\n", c.Duration, c.Rate)
+		return exitUsage
+	}
 	if c.Only != "" && !slices.Contains(names, c.Only) {
 		fmt.Fprintf(errs, "fault: there is no scenario %q: -list names them\n", c.Only)
 		return exitUsage

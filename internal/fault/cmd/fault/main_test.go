@@ -16,6 +16,7 @@ func TestUsage(t *testing.T) {
 		says string // on standard error
 	}{
 		{[]string{"-duration", "soon"}, exitUsage, `"soon"`},
+		{[]string{"-duration", "-5s"}, exitUsage, "use more than 0"},
 		{[]string{"-bogus"}, exitUsage, "-bogus"},
 		{[]string{"ten", "minutes"}, exitUsage, `"ten"`},
 		{[]string{"-only", "redis kill"}, exitUsage, "-list names them"},
