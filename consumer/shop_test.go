@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second // for a state that is sure to come
+	patience = 2 * time.Minute // for a state that is sure to come
 	key      = "order.unpaid"
 )
 
