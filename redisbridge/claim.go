@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,15 +25,10 @@ type claimed struct {
 	turn     int64
 	asked    bool
 	inHand   int64 // messages claimed by this bridge and not yet settled, as Redis counts
+	held     bool  // there is more that is late
 	messages []parked
-}
-
-// span is the time between the due times of the first and the last message, in ms.
-func (c *claimed) span() int64 {
-	if len(c.messages) == 0 {
-		return 0
-	}
-	return max(0, c.messages[len(c.messages)-1].due()-c.messages[0].due())
+	room     int       // most messages, as asked for
+	heard    time.Time // when the answer came
 }
 
 // parked is one message that was claimed.
@@ -60,29 +56,33 @@ const (
 	claimBytes = 8 << 20
 )
 
-// claim runs the claim script for up to room messages.
-func (s *shard) claim(ctx context.Context, room int) (claimed, error) {
+// claim runs the claim script for up to room messages. Of those that are late to
+// be promoted, and not overdue, it goes no more than step beyond the earliest.
+func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claimed, error) {
 	role := "standby"
 	if s.b.register.prefers(s.n) {
 		role = "preferred"
 	}
 	asked := time.Now()
 	lease := s.b.config.Lease.Milliseconds()
+	args := []any{s.b.id, role, lease, standbyGrace.Milliseconds(), s.turn, room, claimBytes, step.Milliseconds()}
+	for _, lead := range s.leads {
+		args = append(args, lead.Milliseconds())
+	}
 	answer, err := s.b.scripts.claim.Run(ctx, s.b.config.Client,
-		[]string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes},
-		s.b.id, role, lease, standbyGrace.Milliseconds(), s.turn, room, claimBytes).Slice()
+		[]string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes}, args...).Slice()
 	heard := time.Now()
 	if err != nil {
 		s.clock.forget()
 		return claimed{}, fmt.Errorf("claim from shard %d: %w", s.n, classify(err))
 	}
 	r := reply{rest: answer}
-	c := claimed{status: r.int()}
+	c := claimed{status: r.int(), room: room, heard: heard}
 	us := r.int()
 	c.now, c.next = us/1000, r.int()
 	s.clock.learn(asked, heard, us)
 	if c.status == answerClaimed {
-		c.turn, c.asked, c.inHand = r.int(), r.int() == 1, r.int()
+		c.turn, c.asked, c.inHand, c.held = r.int(), r.int() == 1, r.int(), r.int() == 1
 		for len(r.rest) > 0 && r.err == nil {
 			p := parked{id: r.string(), promoteAt: r.int(), stored: r.string()}
 			if len(p.stored) < storedHeader {
@@ -117,20 +117,29 @@ func (s *shard) now() int64 {
 	return max(least, s.last.now)
 }
 
+// part returns the part of the schedule in which p belongs (lua/lib.lua).
+func (s *shard) part(p parked) int64 {
+	lead := p.due() - p.promoteAt
+	if slices.Contains(s.leads, time.Duration(lead)*time.Millisecond) {
+		return lead
+	}
+	return 0
+}
+
 // settle forgets messages that the broker has.
 func (s *shard) settle(ctx context.Context, done []outcome) error {
-	args := make([]any, 0, 3*len(done))
+	args := make([]any, 0, 4*len(done))
 	for _, o := range done {
-		args = append(args, o.id, o.due(), o.promoteAt)
+		args = append(args, o.id, o.due(), o.promoteAt, s.part(o.parked))
 	}
 	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes}, args)
 }
 
 // postpone puts messages back into the schedule.
 func (s *shard) postpone(ctx context.Context, back []outcome) error {
-	args := append(make([]any, 0, 1+2*len(back)), s.b.id)
+	args := append(make([]any, 0, 1+3*len(back)), s.b.id)
 	for _, o := range back {
-		args = append(args, o.id, o.promoteAt)
+		args = append(args, o.id, o.promoteAt, s.part(o.parked))
 	}
 	return s.exec(ctx, s.b.scripts.postpone, []string{s.keys.schedule, s.keys.state, s.keys.claimed}, args)
 }

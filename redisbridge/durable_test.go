@@ -98,8 +98,11 @@ func stored(t *testing.T, url string, top *topology.Topology) map[string]copies 
 	for n := range top.Shards() {
 		shard := fmt.Sprintf("{%s:%d}:", top.Prefix(), n)
 		sets := []string{shard + "claimed"}
-		for _, bucket := range must(client.ZRange(ctx, shard+"schedule", 0, -1).Result()) {
-			sets = append(sets, shard+"schedule:"+bucket)
+		for _, part := range must(client.SMembers(ctx, shard+"schedule").Result()) {
+			part = shard + "schedule:" + part
+			for _, bucket := range must(client.ZRange(ctx, part, 0, -1).Result()) {
+				sets = append(sets, part+":"+bucket)
+			}
 		}
 		for _, set := range sets {
 			for _, id := range must(client.ZRange(ctx, set, 0, -1).Result()) {

@@ -12,7 +12,7 @@ import (
 // ClaimAndVanish claims what a shard has due, as a bridge does that dies right
 // afterwards, and returns how many messages it took along.
 func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
-	c, err := b.shards[shard].claim(ctx, claimMost)
+	c, err := b.shards[shard].claim(ctx, claimMost, 0)
 	return len(c.messages), err
 }
 

@@ -228,6 +228,15 @@ func TestWrongConfigurationIsSaid(t *testing.T) {
 	if _, err := b.park.Park(t.Context(), &message.Message{ID: "m", RoutingKey: "k"}, message.After(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+	earlier := short()
+	earlier.Prefix = b.Prefix + "-earlier"
+	old, err := topology.New(earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.HSet(t.Context(), "{"+earlier.Prefix+"}:layout", "version", "1", "shards", old.Shards()).Err(); err != nil {
+		t.Fatal(err)
+	}
 	wrongUser, err := url.Parse(b.RedisURL)
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +252,7 @@ func TestWrongConfigurationIsSaid(t *testing.T) {
 		want   string
 	}{
 		"another number of shards": {redisbridge.ParkConfig{Client: b.client, Topology: other}, "in use with shards 2, not 3"},
+		"another layout":           {redisbridge.ParkConfig{Client: b.client, Topology: old}, "layout 1, not 2"},
 		"wrong user":               {redisbridge.ParkConfig{Client: refused, Topology: b.topology}, "WRONGPASS"},
 	} {
 		park, err := redisbridge.NewPark(tc.config)

@@ -16,7 +16,7 @@ const slots = 32768
 // Cluster keeps them on one node and a script may use them together.
 type shardKeys struct {
 	number    string
-	schedule  string // what is to be promoted when: bucket numbers; see lua/lib.lua
+	schedule  string // what is to be promoted when, in parts; see lua/lib.lua
 	state     string // who owns the shard, and for when its alarm is set
 	claimed   string // IDs being promoted, scored by their instant of promotion
 	envelopes string // base of the keys of the envelopes

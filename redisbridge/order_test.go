@@ -3,10 +3,13 @@ package redisbridge_test
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -34,5 +37,50 @@ func TestBacklogLeavesInDueOrder(t *testing.T) {
 			t.Fatalf("%s came after a message that was due %v later", a.ID, latest.Sub(a.Journey.Due))
 		}
 		latest = a.Journey.Due
+	}
+}
+
+// After a pause, what is overdue goes first, and what still has time does not
+// rush upon the broker.
+func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
+	t.Parallel()
+	const overdue, late = 100, 400
+	b := newBench(t, topology.Config{Tiers: []time.Duration{time.Second, 10 * time.Second}, Lead: 10 * time.Second, Shards: 1})
+	var lastPromotion time.Time
+	for i := range late {
+		due := b.parkOne(t, fmt.Sprintf("late-%d", i), message.After(11*time.Second+time.Duration(i)*10*time.Millisecond))
+		lastPromotion = due.Add(-10 * time.Second)
+	}
+	for i := range overdue {
+		b.parkOne(t, fmt.Sprintf("overdue-%d", i), message.After(time.Second+time.Duration(i+1)*9*time.Millisecond))
+	}
+	time.Sleep(time.Until(lastPromotion.Add(time.Second))) // no bridge runs: this is the outage
+	var mu sync.Mutex
+	var published []string
+	var first, last time.Time
+	b.run(t, func(c *redisbridge.Config) {
+		c.Observe = func(step redisbridge.Step, id string, _ message.Path) {
+			if step != redisbridge.StepPublished {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			published = append(published, id)
+			if last = time.Now(); strings.HasPrefix(id, "late") && first.IsZero() {
+				first = last
+			}
+		}
+	})
+	b.arrivals.await(t, overdue+late, patience)
+	mu.Lock()
+	defer mu.Unlock()
+	for i, id := range published[:overdue] {
+		if !strings.HasPrefix(id, "overdue") {
+			t.Fatalf("%s was published as number %d, before what was overdue", id, i+1)
+		}
+	}
+	// The pause has left 4 s of promotions.
+	if took := last.Sub(first); took < 500*time.Millisecond {
+		t.Errorf("everything that was late was promoted within %v", took)
 	}
 }

@@ -14,13 +14,18 @@ const (
 	// backlogAge is how overdue a message is that belongs to a backlog.
 	backlogAge = time.Second
 	// paceSlack is by how much, in due time, one may always be ahead of the others.
-	paceSlack = 100 * time.Millisecond
+	paceSlack = 250 * time.Millisecond
 	// paceStale is how long one is waited for who is not heard of.
 	paceStale = 500 * time.Millisecond
 	// paceTell is how often other bridges are told.
-	paceTell = 50 * time.Millisecond
-	// pacePoll is how often a shard looks whether it may go on.
-	pacePoll = 2 * time.Millisecond
+	paceTell = 20 * time.Millisecond
+	// paceGather is how long a bridge waits at the beginning of a backlog for the
+	// others to tell where they are, and paceCalm how long after the last one
+	// another one begins.
+	paceGather = 250 * time.Millisecond
+	paceCalm   = 10 * time.Second
+	// pacePoll is how often a shard looks whether it may go on, if nobody moves.
+	pacePoll = 20 * time.Millisecond
 )
 
 // pace keeps shards side by side while they work off a backlog, so that it
@@ -33,12 +38,16 @@ type pace struct {
 	mu     sync.Mutex
 	own    map[int]position    // by shard
 	others map[string]position // by bridge
+	began  time.Time           // of the backlog
+	seen   time.Time           // when there was a backlog
 	told   time.Time
+	limit  int64         // how far one may go, Unix ms
+	woken  int64         // limit when moved was closed last
+	moved  chan struct{} // closed when limit has grown by a part of the slack
 }
 
-// position is how far one has come. Nobody can be closer to the others than the
-// steps that all of them take: a shard claims many messages at once, and a
-// bridge tells where it is now and then.
+// position is how far one has come. Another bridge tells it now and then, and
+// nobody can be closer to it than the steps in between.
 type position struct {
 	due  int64 // of the next message, Unix ms
 	step int64 // in due time, ms
@@ -46,35 +55,65 @@ type position struct {
 }
 
 func newPace(id string) *pace {
-	return &pace{id: id, tell: make(chan struct{}, 1), own: map[int]position{}, others: map[string]position{}}
+	return &pace{id: id, tell: make(chan struct{}, 1), own: map[int]position{}, others: map[string]position{}, moved: make(chan struct{})}
 }
 
 // keep waits, until patience at most, for those who have earlier messages in
-// their backlog than the one that is due at due. step is the time between the
-// first and the last message that the shard has in hand.
-func (p *pace) keep(ctx context.Context, shard int, due, step int64, patience time.Time) {
-	for ctx.Err() == nil && p.ahead(shard, due, step, time.Now()) && time.Now().Before(patience) {
-		pause(ctx, pacePoll)
+// their backlog than the one that is due at due.
+func (p *pace) keep(ctx context.Context, shard int, due int64, patience time.Time) {
+	for ctx.Err() == nil && time.Now().Before(patience) {
+		ahead, moved := p.ahead(shard, due, time.Now())
+		if !ahead {
+			return
+		}
+		timer := time.NewTimer(pacePoll)
+		select {
+		case <-ctx.Done():
+		case <-moved:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 }
 
-// ahead notes where a shard is, and reports whether it is too far ahead.
-func (p *pace) ahead(shard int, due, step int64, now time.Time) bool {
+// ahead notes where a shard is. It reports whether that is too far, and where to
+// wait for the others to move.
+func (p *pace) ahead(shard int, due int64, now time.Time) (ahead bool, moved <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.own[shard] = position{due, step, now}
+	if now.Sub(p.seen) >= paceCalm {
+		p.began = now
+	}
+	p.seen = now
+	p.own[shard] = position{due: due, seen: now}
+	p.move(now)
 	if now.Sub(p.told) >= paceTell {
 		p.told = now
 		signal(p.tell)
 	}
-	return due > min(limit(p.own, now), limit(p.others, now))
+	return now.Sub(p.began) < paceGather || due > p.limit, p.moved
+}
+
+// move computes anew how far one may go, and wakes those who wait for that.
+func (p *pace) move(now time.Time) {
+	p.limit = min(limit(p.own, now), limit(p.others, now))
+	if gain := p.limit - p.woken; gain < 0 {
+		p.woken = p.limit
+	} else if gain >= paceSlack.Milliseconds()/8 {
+		p.woken = p.limit
+		close(p.moved)
+		p.moved = make(chan struct{})
+	}
 }
 
 // done forgets a shard that has no backlog, or is no longer ours.
 func (p *pace) done(shard int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.own, shard)
+	if _, there := p.own[shard]; there {
+		delete(p.own, shard)
+		p.move(time.Now())
+	}
 }
 
 // limit returns how far the others let one go. Who is not heard of any more does
@@ -125,6 +164,7 @@ func (p *pace) hear(text string) bool {
 		at.step = 2 * max(0, due-before.due) // twice, so that the steps can grow
 	}
 	p.others[id] = at
+	p.move(at.seen)
 	return true
 }
 
@@ -141,4 +181,26 @@ func (b *Bridge) tellOthers(ctx context.Context) error {
 			_ = b.config.Client.Publish(ctx, wakeChannel(b.config.Topology), fmt.Sprint(paceWord, b.id, " ", due)).Err()
 		}
 	}
+}
+
+// catchUpSpeed is how many times as fast as time goes by a shard promotes what is
+// late, but not overdue. More than once is enough to be in time with everything
+// that can be; faster, the broker would be late with what it has already.
+const catchUpSpeed = 4
+
+// catchUp is the pace at which a shard promotes what is late after a pause.
+type catchUp struct {
+	held  bool      // the last claim has left something late
+	asked time.Time // when it was made
+}
+
+// step returns how far the next claim may go among what is late, in time of
+// promotion.
+func (c *catchUp) step(now time.Time) time.Duration {
+	passed := claimEvery // the shard may have slept, or been stopped
+	if c.held {
+		passed = min(now.Sub(c.asked), time.Second)
+	}
+	c.asked = now
+	return catchUpSpeed * passed
 }

@@ -133,7 +133,7 @@ func (p *Park) Close() error {
 }
 
 // layoutVersion is the version of the keys and their contents.
-const layoutVersion = "1"
+const layoutVersion = "2"
 
 // checkLayout compares what is stored under the prefix with the topology, and
 // notes it down where nothing is stored yet. A message is found by its ID only
@@ -154,6 +154,10 @@ func checkLayout(ctx context.Context, client redis.UniversalClient, t *topology.
 		if found, err = client.HGetAll(ctx, key).Result(); err != nil {
 			return fmt.Errorf("redisbridge: %w", classify(err))
 		}
+	}
+	if version := found["version"]; version != layoutVersion {
+		return fmt.Errorf("%w: prefix %s holds what another release of delaybridge has parked (layout %s, not %s): let that one deliver it, or choose another prefix",
+			ErrConfiguration, t.Prefix(), version, layoutVersion)
 	}
 	for field, value := range want {
 		if found[field] != value {

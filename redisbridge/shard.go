@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -22,6 +23,11 @@ const (
 	// later has only less time left in its lane. Each claim is a write that
 	// Redis flushes to disk, beside the broker, which does the same.
 	claimEvery = 20 * time.Millisecond
+	// window bounds the messages of a shard that wait for the broker's confirm. A
+	// lane's TTL runs from when the message is in the queue: what waits in front
+	// of it is late by that wait. And shards that work off a backlog side by side
+	// stay so only if the broker has little of each in hand.
+	window = 64
 	// refusedPause is how long a message waits that a queue has refused, and
 	// brokenPause one over which the broker has closed the channel.
 	refusedPause = time.Second
@@ -41,20 +47,25 @@ type shard struct {
 	flight *flight
 	woken  chan struct{}
 
+	entering atomic.Int64  // messages on their way into a queue
+	entered  chan struct{} // one of them is there, or will never be
+
 	clock *serverClock
 	read  time.Time // when clock was last read for its own sake
 
-	turn   int64                // see lua/claim.lua
-	single int                  // so many messages are to be published one at a time
-	absent map[string]time.Time // exchanges that the broker did not find, until when not to try them
-	last   claimed
-	heard  time.Time // when last was heard
+	turn    int64         // see lua/claim.lua
+	ahead   chan answered // the claim that is under way, or nil
+	catchUp catchUp
+	single  int                  // so many messages are to be published one at a time
+	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
+	last    claimed
 }
 
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
-		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1), clock: newServerClock(),
+		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1),
+		entered: make(chan struct{}, 1), clock: newServerClock(),
 	}
 }
 
@@ -67,6 +78,7 @@ func (s *shard) run(ctx context.Context) error {
 		s.settleAll(settling)
 	}()
 	err := s.promoteAll(ctx)
+	s.discardAhead()
 
 	// Work in hand is finished, but not for ever.
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.b.config.DrainTimeout)
@@ -108,8 +120,8 @@ func (s *shard) promoteAll(ctx context.Context) error {
 	return nil
 }
 
-// step claims once and publishes what it got. It returns how long there is
-// nothing to do, or an error after which to try again, or that ends the bridge.
+// step publishes what one claim got. It returns how long there is nothing to do,
+// or an error after which to try again, or that ends the bridge.
 func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err := s.flight.fault(); err != nil {
 		return 0, s.recover(ctx, err)
@@ -117,14 +129,10 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err := s.b.conn.Ready(ctx); err != nil {
 		return 0, err
 	}
-	room := min(claimMost, s.b.config.MaxInFlight-s.flight.count())
-	if s.single > 0 {
-		room = 1 - min(1, s.flight.count())
-	}
 	if err := s.readClock(ctx); err != nil {
 		return 0, err
 	}
-	c, err := s.claim(ctx, room) // without room it still renews the lease
+	c, err := s.nextClaim(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -132,7 +140,12 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.b.pace.done(s.n)
 		return s.standBy(&c), nil
 	}
-	s.turn, s.last, s.heard = c.turn, c, time.Now()
+	s.turn, s.last = c.turn, c
+	s.catchUp.held = c.held
+	full := len(c.messages) > 0 && len(c.messages) == c.room
+	if full && !c.asked && s.single == 0 {
+		s.claimAhead(ctx)
+	}
 	if len(c.messages) == 0 {
 		s.b.pace.done(s.n)
 	}
@@ -141,10 +154,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	}
 	for i, m := range c.messages {
 		if err := s.promote(ctx, m); err != nil {
-			for _, rest := range c.messages[i:] {
-				s.flight.add()
-				s.flight.land(outcome{parked: rest, err: err})
-			}
+			s.giveBack(c.messages[i:], err)
 			break
 		}
 	}
@@ -156,11 +166,10 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	case len(c.messages) == 0 && s.flight.count() == 0 && c.inHand > 0:
 		s.turn = -1 // claimed by nobody any more: have them returned
 		return 0, nil
-	case room == 0:
+	case c.room == 0:
 		s.flight.landed(ctx, s.b.config.Lease/2)
 		return 0, nil
-	}
-	if len(c.messages) == room || c.next >= 0 && c.next <= c.now {
+	case full:
 		return 0, nil // there may be more
 	}
 	sleep := maxSleep
@@ -172,6 +181,64 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	}
 	pause(ctx, claimEvery)
 	return sleep - claimEvery, nil
+}
+
+// nextClaim returns the claim that is under way, or makes one. Without room it
+// still renews the lease.
+func (s *shard) nextClaim(ctx context.Context) (claimed, error) {
+	if s.ahead != nil {
+		answer := <-s.ahead
+		s.ahead = nil
+		return answer.claimed, answer.err
+	}
+	return s.claim(ctx, s.room(), s.catchUp.step(time.Now()))
+}
+
+// claimAhead has the next claim under way while this one's messages are
+// published, so that a backlog does not wait for Redis' disk in between.
+func (s *shard) claimAhead(ctx context.Context) {
+	ahead := make(chan answered, 1)
+	s.ahead = ahead
+	room, step := max(0, s.room()-len(s.last.messages)), s.catchUp.step(time.Now())
+	go func() {
+		c, err := s.claim(ctx, room, step)
+		ahead <- answered{c, err}
+	}()
+}
+
+type answered struct {
+	claimed
+	err error
+}
+
+// room returns how many messages may be claimed.
+func (s *shard) room() int {
+	if s.single > 0 {
+		return 1 - min(1, s.flight.count())
+	}
+	return max(0, min(claimMost, s.b.config.MaxInFlight-s.flight.count()))
+}
+
+// discardAhead gives back what a claim that is under way gets, so that it does
+// not overtake what was claimed before it and is to be claimed again.
+func (s *shard) discardAhead() {
+	if s.ahead == nil {
+		return
+	}
+	answer := <-s.ahead
+	s.ahead = nil
+	if answer.err == nil && answer.status == answerClaimed {
+		s.turn = answer.turn
+		s.giveBack(answer.messages, nil)
+	}
+}
+
+// giveBack has messages return to the schedule that were claimed in vain.
+func (s *shard) giveBack(messages []parked, err error) {
+	for _, m := range messages {
+		s.flight.add()
+		s.flight.land(outcome{parked: m, back: true, err: err})
+	}
 }
 
 // standBy says how long a shard of another bridge needs no look.
@@ -216,10 +283,11 @@ func (s *shard) sleep(ctx context.Context, d time.Duration) {
 // nothing was sent, and nothing else can be.
 func (s *shard) promote(ctx context.Context, m parked) error {
 	if s.now()-m.due() > backlogAge.Milliseconds() {
-		s.b.pace.keep(ctx, s.n, m.due(), s.last.span(), s.heard.Add(s.b.config.Lease/3))
+		s.b.pace.keep(ctx, s.n, m.due(), s.last.heard.Add(s.b.config.Lease/3))
 	} else {
 		s.b.pace.done(s.n)
 	}
+	s.awaitRoom(ctx, s.last.heard.Add(s.b.config.Lease/3))
 	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
 	s.flight.add()
 	if p.postponed > 0 {
@@ -268,10 +336,35 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	return nil
 }
 
+// awaitRoom waits, until patience at most, for room in the window.
+func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
+	if s.entering.Load() < window {
+		return
+	}
+	timer := time.NewTimer(time.Until(patience))
+	defer timer.Stop()
+	for s.entering.Load() >= window {
+		select {
+		case <-s.entered:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (s *shard) publish(
 	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
 ) error {
-	if err := p.Publish(ctx, out, land); err != nil {
+	s.entering.Add(1)
+	err := p.Publish(ctx, out, func(err error) {
+		s.entering.Add(-1)
+		signal(s.entered)
+		land(err)
+	})
+	if err != nil {
+		s.entering.Add(-1)
 		return err
 	}
 	s.b.config.Observe(StepPublished, id, path)
@@ -281,6 +374,7 @@ func (s *shard) publish(
 // recover lets what is in flight end after a fault, so that what comes back
 // into the schedule is published in order again. It returns the fault.
 func (s *shard) recover(ctx context.Context, fault error) error {
+	s.discardAhead()
 	if err := s.flight.drain(ctx); err != nil {
 		return err
 	}

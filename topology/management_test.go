@@ -41,8 +41,6 @@ func TestVerifyNamesWhatIsWrongWithTheManagementURL(t *testing.T) {
 		t.Cleanup(server.Close)
 		return "http://u:" + secret + "@" + server.Listener.Addr().String()
 	}
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
 	withUser := func(address string, user *url.Userinfo) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -60,7 +58,7 @@ func TestVerifyNamesWhatIsWrongWithTheManagementURL(t *testing.T) {
 		want           error
 		text           string
 	}{
-		"nobody there":    {withUser(closed.URL, url.UserPassword("u", secret)), "/", topology.ErrUnreachable, "is the management plugin on"},
+		"nobody there":    {"http://u:" + secret + "@127.0.0.1:1", "/", topology.ErrUnreachable, "is the management plugin on"},
 		"the AMQP port":   {"http://u:" + secret + "@" + amqp.Host, "/", topology.ErrUnreachable, "is this its port"},
 		"wrong password":  {withUser(env.ManagementURL, url.UserPassword("guest", secret)), env.VHost, topology.ErrConfiguration, `user "guest"`},
 		"no credentials":  {withUser(env.ManagementURL, nil), env.VHost, topology.ErrConfiguration, "is refused"},

@@ -7,34 +7,49 @@
 -- to begin anew: then all that is claimed returns to the schedule first, as it
 -- does when the shard changes hands. So nothing stays claimed by nobody.
 --
--- Messages are claimed in the order of their promotion, which is not that of
--- their due times where they were meant for lanes of different lengths. So one
--- that is overdue already returns to the schedule at its due time first, and a
--- backlog leaves in due order.
+-- Of the messages whose instant has come, those that are due first are claimed
+-- first, whatever lanes they are meant for: so a backlog leaves in due order.
+-- What is late to be promoted, but not overdue, is claimed step by step, so that
+-- the bridge can catch up at its pace while there is time.
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
---       grace in ms, 5 turn, 6 most messages, 7 most bytes
+--       grace in ms, 5 turn, 6 most messages, 7 most bytes, 8 step in ms, from
+--       the earliest that is late, 9... TTLs of the lanes in ms
 -- Returns, with now in Unix microseconds, other instants in ms, and -1 for never:
 --   {1 claimed, now, next promotion, turn, whether another bridge asks for the
---    shard, number claimed in all, ID, promote at, stored envelope, ...}
+--    shard, number claimed in all, whether something is held, ID, promote at,
+--    stored envelope, ...}
 --   {2 held by another, now, end of its lease}
 --   {3 idle: nothing for a standby to take over, now, next promotion}
--- O(log N) per message claimed.
+-- O(log N) per message claimed, and O(1) per lane.
 local me, preferred = ARGV[1], ARGV[2] == 'preferred'
 local lease, grace, turn = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local room, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 local now, us = clock()
 local never = 9007199254740991
+local late_ms = 1000 -- so late, a message is not merely waiting for its claim
 
 local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
 end
 
+local function envelope(id)
+  return redis.call('HGET', envelopes_key(KEYS[4], id), id)
+end
+
 local function return_claimed()
+  local lanes = {}
+  for i = 9, #ARGV do lanes[ARGV[i]] = true end
   local all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
-    schedule_add(KEYS[1], tonumber(all[i + 1]), all[i])
+    local id, at, part = all[i], tonumber(all[i + 1]), '0'
+    local stored = envelope(id)
+    if stored then
+      local lead = string.format('%.0f', struct.unpack('>I6', stored) - at)
+      if lanes[lead] then part = lead end
+      schedule_add(KEYS[1], part, at, id)
+    end
   end
   redis.call('DEL', KEYS[3])
 end
@@ -64,51 +79,88 @@ elseif state[3] ~= turn then
 end
 turn = string.format('%.0f', (tonumber(state[3]) or 0) + 1)
 
-local found = {}
-local moves = 1000 -- most messages to return to the schedule, to keep the call short
-while room > 0 and bytes > 0 and moves > 0 do
-  local bucket = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
-  if not bucket or bucket * bucket_ms > now then break end
-  local key, start = bucket_key(KEYS[1], bucket), bucket * bucket_ms
-  local due = redis.call('ZRANGEBYSCORE', key, '-inf', now - start, 'WITHSCORES', 'LIMIT', 0, room)
-  local taken, overdue, earliest = 0, {}, never
-  for i = 1, #due, 2 do
-    local at = start + due[i + 1]
-    if bytes <= 0 or moves <= 0 or at > earliest then break end
-    local stored = redis.call('HGET', envelopes_key(KEYS[4], due[i]), due[i])
-    taken = taken + 1
-    if stored then
-      local due_at = struct.unpack('>I6', stored)
-      bytes = bytes - #stored
-      if at < due_at and due_at <= now then
-        overdue[#overdue + 1] = {due_at, due[i]}
-        earliest = math.min(earliest, due_at)
-        moves = moves - 1
-      else
-        redis.call('ZADD', KEYS[3], at, due[i])
-        found[#found + 1] = due[i]
-        found[#found + 1] = at
-        found[#found + 1] = stored
-        room = room - 1
+-- A cursor goes over those messages of one part whose instant has come.
+local chunk = 64
+
+local function forget_taken(c)
+  if c.taken > 0 then
+    redis.call('ZREMRANGEBYRANK', c.ids, 0, c.taken - 1)
+    c.taken = 0
+  end
+end
+
+-- Moves the cursor on; c.id is nil at the end.
+local function advance(c)
+  while not c.list or not c.list[2 * c.taken + 1] do
+    if c.list then forget_taken(c) end
+    local bucket = redis.call('ZRANGE', c.key, 0, 0)[1]
+    if not bucket or bucket * bucket_ms > now then
+      c.id = nil
+      return
+    end
+    c.start, c.ids = bucket * bucket_ms, bucket_key(c.key, bucket)
+    c.list = redis.call('ZRANGEBYSCORE', c.ids, '-inf', now - c.start, 'WITHSCORES', 'LIMIT', 0, chunk)
+    if #c.list == 0 then
+      if redis.call('EXISTS', c.ids) == 1 then
+        c.id = nil
+        return
       end
+      redis.call('ZREM', c.key, bucket)
     end
   end
-  if taken > 0 then redis.call('ZREMRANGEBYRANK', key, 0, taken - 1) end
-  if redis.call('EXISTS', key) == 0 then
-    redis.call('ZREM', KEYS[1], bucket)
-  elseif #due == 0 then
-    room = 0
+  c.id, c.at = c.list[2 * c.taken + 1], c.start + c.list[2 * c.taken + 2]
+  c.due, c.stored = c.at + c.lead, nil
+  if c.lead == 0 then
+    c.stored = envelope(c.id)
+    if c.stored then c.due = struct.unpack('>I6', c.stored) end
   end
-  for _, m in ipairs(overdue) do
-    schedule_add(KEYS[1], m[1], m[2])
+end
+
+local cursors = {}
+for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
+  local c = {key = part_key(KEYS[1], part), lead = tonumber(part), taken = 0}
+  advance(c)
+  cursors[#cursors + 1] = c
+end
+
+local found, held = {}, 0
+local late, step, front = now - late_ms, tonumber(ARGV[8]), never
+while room > 0 and bytes > 0 do
+  local first
+  for _, c in ipairs(cursors) do
+    if c.id then
+      c.late = c.at < late and c.due > now
+      if c.late then front = math.min(front, c.at + step) end
+      if not first or c.due < first.due then first = c end
+    end
   end
+  if not first then break end
+  if first.late and first.at > front then
+    first.id = nil
+    held = 1
+  else
+    local stored = first.stored or envelope(first.id)
+    if stored then
+      redis.call('ZADD', KEYS[3], first.at, first.id)
+      found[#found + 1] = first.id
+      found[#found + 1] = first.at
+      found[#found + 1] = stored
+      room = room - 1
+      bytes = bytes - #stored
+    end
+    first.taken = first.taken + 1
+    advance(first)
+  end
+end
+for _, c in ipairs(cursors) do
+  if c.list then forget_taken(c) end
 end
 
 local head = schedule_head(KEYS[1])
 set_alarm(head)
 redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn)
 local asked = (state[4] and state[4] ~= me) and 1 or 0
-local answer = {1, us, head or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3])}
+local answer = {1, us, head or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held}
 for i = 1, #found do
   answer[#answer + 1] = found[i]
 end

@@ -1,11 +1,15 @@
 -- Shared by every script; prepended to each.
 --
--- A shard's schedule has two levels, which costs about a third of the memory of
--- one large sorted set: schedule is a sorted set of bucket numbers, and each
--- bucket a small sorted set of message IDs, scored by the milliseconds since
--- the bucket's start. Envelopes live in many small hashes by ID. The keys of
--- buckets and of these hashes depend on the server's clock and on what is due,
--- so they are derived here from a key that was passed, and share its hash tag.
+-- A shard's schedule has a part for each lane, named by the lane's TTL in ms, and
+-- part 0 for what is meant for none. A part holds messages in the order of their
+-- promotion, which within a lane is the order in which they are due. A part has
+-- two levels, which costs about a third of the memory of one large sorted set: a
+-- sorted set of bucket numbers, and each bucket a small sorted set of message
+-- IDs, scored by the milliseconds since the bucket's start. The key of the whole
+-- is the set of the parts that hold something. Envelopes live in many small
+-- hashes by ID. Which of these keys a script needs depends on the server's clock
+-- and on what is due, so they are derived here from a key that was passed, and
+-- share its hash tag.
 local bucket_ms = 4000
 local slots = 32768
 
@@ -20,8 +24,12 @@ local function clock()
   return math.floor(us / 1000), us
 end
 
-local function bucket_key(schedule, bucket)
-  return schedule .. ':' .. string.format('%.0f', bucket)
+local function part_key(schedule, part)
+  return schedule .. ':' .. part
+end
+
+local function bucket_key(part_key, bucket)
+  return part_key .. ':' .. string.format('%.0f', bucket)
 end
 
 -- Where id's envelope is. Go computes the same (keys.go).
@@ -29,30 +37,45 @@ local function envelopes_key(base, id)
   return base .. ':' .. tonumber(string.sub(redis.sha1hex(id), 1, 4), 16) % slots
 end
 
-local function schedule_add(schedule, at, id)
-  local bucket = math.floor(at / bucket_ms)
-  if redis.call('ZADD', bucket_key(schedule, bucket), at - bucket * bucket_ms, id) == 1 then
-    redis.call('ZADD', schedule, bucket, string.format('%.0f', bucket))
+local function schedule_add(schedule, part, at, id)
+  local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
+  if redis.call('ZADD', bucket_key(key, bucket), at - bucket * bucket_ms, id) == 1
+    and redis.call('ZADD', key, bucket, string.format('%.0f', bucket)) == 1 then
+    redis.call('SADD', schedule, part)
   end
 end
 
-local function schedule_remove(schedule, at, id)
-  local bucket = math.floor(at / bucket_ms)
-  local key = bucket_key(schedule, bucket)
-  if redis.call('ZREM', key, id) == 1 and redis.call('EXISTS', key) == 0 then
-    redis.call('ZREM', schedule, string.format('%.0f', bucket))
+local function schedule_remove(schedule, part, at, id)
+  local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
+  local ids = bucket_key(key, bucket)
+  if redis.call('ZREM', ids, id) == 1 and redis.call('EXISTS', ids) == 0 then
+    redis.call('ZREM', key, string.format('%.0f', bucket))
   end
 end
 
--- The instant of the first message, or nil.
-local function schedule_head(schedule)
+-- The instant of a part's first message, or nil.
+local function part_head(key)
   while true do
-    local bucket = redis.call('ZRANGE', schedule, 0, 0)[1]
+    local bucket = redis.call('ZRANGE', key, 0, 0)[1]
     if not bucket then return nil end
-    local first = redis.call('ZRANGE', bucket_key(schedule, bucket), 0, 0, 'WITHSCORES')
+    local first = redis.call('ZRANGE', bucket_key(key, bucket), 0, 0, 'WITHSCORES')
     if first[1] then return bucket * bucket_ms + first[2] end
-    redis.call('ZREM', schedule, bucket)
+    redis.call('ZREM', key, bucket)
   end
+end
+
+-- The instant of the first message, or nil. Forgets parts that are empty.
+local function schedule_head(schedule)
+  local earliest
+  for _, part in ipairs(redis.call('SMEMBERS', schedule)) do
+    local head = part_head(part_key(schedule, part))
+    if not head then
+      redis.call('SREM', schedule, part)
+    elseif not earliest or head < earliest then
+      earliest = head
+    end
+  end
+  return earliest
 end
 
 -- Wakes the sleeping bridges if one must act at the given instant, earlier than

@@ -27,14 +27,14 @@ end
 if due <= now then
   return {3, due, us}
 end
-local at = math.max(due - ahead_ms, now)
+local at, part = math.max(due - ahead_ms, now), '0'
 for i = 8, #ARGV do
   if tonumber(ARGV[i]) <= due - now then
-    at = due - ARGV[i]
+    at, part = due - ARGV[i], ARGV[i]
     break
   end
 end
 redis.call('HSET', KEYS[3], ARGV[1], struct.pack('>I6I6', due, now) .. ARGV[4])
-schedule_add(KEYS[1], at, ARGV[1])
+schedule_add(KEYS[1], part, at, ARGV[1])
 wake(KEYS[2], at, ARGV[5], ARGV[6])
 return {1, due, us}
