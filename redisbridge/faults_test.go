@@ -1,15 +1,18 @@
 package redisbridge_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
@@ -112,6 +115,75 @@ func TestPauseShorterThanTheTierCostsNothing(t *testing.T) {
 	slices.Sort(late)
 	if median := late[n/2]; median > stands/2 {
 		t.Errorf("half of the messages were more than %v late after a pause of %v", median, stands)
+	}
+}
+
+// A TTL that was computed with the clock of before a pause would hold up the
+// whole lane; and after a pause that outlasts the lease, the message is another
+// bridge's.
+func TestPauseBetweenClaimAndPublishCostsNothing(t *testing.T) {
+	t.Parallel()
+	const lane, stands = 8 * time.Second, 4 * time.Second
+	for name, tc := range map[string]struct {
+		lease  time.Duration
+		claims int
+	}{"within the lease": {time.Minute, 1}, "longer than the lease": {time.Second, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, topology.Config{Tiers: []time.Duration{lane}, Lead: lane, Shards: 1})
+			b.parkOne(t, "m", message.After(lane+500*time.Millisecond))
+			client, err := redisbridge.NewClient(b.RedisURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			client.AddHook(&stillstand{lasts: stands})
+			var mu sync.Mutex
+			steps := map[redisbridge.Step]int{}
+			b.run(t, func(c *redisbridge.Config) {
+				c.Client, c.Lease = client, tc.lease
+				c.Observe = func(step redisbridge.Step, _ string, _ message.Path) {
+					mu.Lock()
+					defer mu.Unlock()
+					steps[step]++
+				}
+			})
+			got := b.arrivals.await(t, 1, patience)["m"][0]
+			if late := got.at.Sub(got.Journey.Due); late < 0 || late > stands/2 || got.Journey.Path != message.PathLane("8s") {
+				t.Errorf("%v late by path %s, after a pause of %v in a lane of %v", late, got.Journey.Path, stands, lane)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if steps[redisbridge.StepClaimed] != tc.claims || steps[redisbridge.StepPublished] != 1 {
+				t.Errorf("claimed %d times and published %d times, want %d and 1", steps[redisbridge.StepClaimed], steps[redisbridge.StepPublished], tc.claims)
+			}
+		})
+	}
+}
+
+// stillstand has a client stand still once, between the answer to a claim that
+// got something and its caller.
+type stillstand struct {
+	lasts time.Duration
+	once  sync.Once
+}
+
+func (*stillstand) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*stillstand) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *stillstand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		claims := slices.ContainsFunc(cmd.Args(), func(arg any) bool { return arg == "preferred" || arg == "standby" })
+		if answer, ok := cmd.(*redis.Cmd); ok && claims {
+			if list, _ := answer.Slice(); len(list) > 7 { // beyond what every claim answers
+				s.once.Do(func() { time.Sleep(s.lasts) })
+			}
+		}
+		return err
 	}
 }
 

@@ -51,7 +51,6 @@ type shard struct {
 	entered  chan struct{} // one of them is there, or will never be
 
 	clock *serverClock
-	read  time.Time // when clock was last read for its own sake
 
 	turn    int64         // see lua/claim.lua
 	ahead   chan answered // the claim that is under way, or nil
@@ -129,9 +128,6 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err := s.b.conn.Ready(ctx); err != nil {
 		return 0, err
 	}
-	if err := s.readClock(ctx); err != nil {
-		return 0, err
-	}
 	c, err := s.nextClaim(ctx)
 	if err != nil {
 		return 0, err
@@ -171,6 +167,9 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	case full:
 		return 0, nil // there may be more
+	}
+	if err := s.readClock(ctx); err != nil {
+		return 0, err
 	}
 	sleep := maxSleep
 	if c.next >= 0 {
@@ -280,14 +279,16 @@ func (s *shard) sleep(ctx context.Context, d time.Duration) {
 }
 
 // promote publishes one message, or puts it back for later. After an error
-// nothing was sent, and nothing else can be.
+// nothing was sent, and nothing else can be before another claim.
 func (s *shard) promote(ctx context.Context, m parked) error {
 	if s.now()-m.due() > backlogAge.Milliseconds() {
-		s.b.pace.keep(ctx, s.n, m.due(), s.last.heard.Add(s.b.config.Lease/3))
+		s.b.pace.keep(ctx, s.n, m.due(), s.last.since.Add(s.b.config.Lease/3))
 	} else {
 		s.b.pace.done(s.n)
 	}
-	s.awaitRoom(ctx, s.last.heard.Add(s.b.config.Lease/3))
+	if err := s.poise(ctx); err != nil {
+		return err
+	}
 	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
 	s.flight.add()
 	if p.postponed > 0 {
@@ -332,6 +333,26 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	}
 	if err != nil {
 		land(err)
+	}
+	return nil
+}
+
+var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
+
+// poise waits until a message can go to the broker at once: what happens between
+// planning and publishing is missing from the time that it spends in a lane, and
+// a message that is late there holds all others up. So it sees to it that neither
+// Redis' clock nor the lease are those of before a pause, of this process too.
+func (s *shard) poise(ctx context.Context) error {
+	s.awaitRoom(ctx, s.last.since.Add(s.b.config.Lease/3))
+	if err := s.b.conn.Ready(ctx); err != nil {
+		return err
+	}
+	if err := s.readClock(ctx); err != nil {
+		return err
+	}
+	if time.Since(s.last.since) > s.b.config.Lease {
+		return errLeaseOver
 	}
 	return nil
 }
