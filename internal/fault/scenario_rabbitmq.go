@@ -3,8 +3,10 @@ package fault
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -135,11 +137,17 @@ func (i *injection) closeConnections() error {
 // close another client's channel.
 func (i *injection) closeChannels() error {
 	defer i.breaks("the broker closes every channel")()
-	const expression = `[Channel ! {'$gen_cast', {method, {'basic.ack', 999999999999, false}, none, noflow}} ` +
-		`|| Channel <- rabbit_channel:list_local()].`
+	const expression = `Channels = rabbit_channel:list_local(), ` +
+		`Monitors = [monitor(process, Channel) || Channel <- Channels], ` +
+		`[Channel ! {'$gen_cast', {method, {'basic.ack', 999999999999, false}, none, noflow}} || Channel <- Channels], ` +
+		`length([M || M <- Monitors, receive {'DOWN', M, _, _, _} -> false after 20000 -> true end]).`
 	for _, node := range i.nodes {
-		if _, err := node.Control(i.ctx, "eval", expression); err != nil {
+		left, err := node.Control(i.ctx, "eval", expression)
+		if err != nil {
 			return err
+		}
+		if left = strings.TrimSpace(left); left != "0" {
+			return fmt.Errorf("channels that are open still, although they were told to end: %s", left)
 		}
 	}
 	return nil
