@@ -95,18 +95,24 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 	return c, r.err
 }
 
-// clockWidth is how far apart the bounds of Redis' clock may be where a TTL
-// depends on it.
-const clockWidth = 20 // ms
+const (
+	// clockWidth is how far apart, in ms, the bounds of Redis' clock may be where
+	// a TTL depends on it: a message is late by that at worst.
+	clockWidth = 4
+	// clockEvery is how often a Redis that answers slowly is asked nevertheless.
+	clockEvery = clockWindow / 4
+)
 
 // readClock asks Redis for its clock where the answers of late leave it too
-// open, because there were none, or because they, or this process, took long.
+// open: there were none, or they took long, or this process stood still.
 func (s *shard) readClock(ctx context.Context) error {
-	for range 3 { // at worst, a message is late by the width
+	for range 3 {
 		asked := time.Now()
-		if least, most, known := s.clock.bounds(asked); known && most-least <= clockWidth {
+		least, most, known := s.clock.bounds(asked)
+		if known && (most-least <= clockWidth || asked.Sub(s.read) < clockEvery) {
 			return nil
 		}
+		s.read = asked
 		us, err := s.b.scripts.clock.Run(ctx, s.b.config.Client, []string{s.keys.state}).Int64()
 		if err != nil {
 			return fmt.Errorf("read the clock of shard %d: %w", s.n, classify(err))

@@ -186,7 +186,7 @@ func (b *Bridge) tellOthers(ctx context.Context) error {
 // catchUpSpeed is how many times as fast as time goes by a shard promotes what is
 // late, but not overdue. More than once is enough to be in time with everything
 // that can be; faster, the broker would be late with what it has already.
-const catchUpSpeed = 4
+const catchUpSpeed = 2
 
 // catchUp is the pace at which a shard promotes what is late after a pause.
 type catchUp struct {

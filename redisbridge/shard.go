@@ -51,6 +51,7 @@ type shard struct {
 	entered  chan struct{} // one of them is there, or will never be
 
 	clock *serverClock
+	read  time.Time // when clock was last read for its own sake
 
 	turn    int64         // see lua/claim.lua
 	ahead   chan answered // the claim that is under way, or nil

@@ -28,6 +28,7 @@ type pauseLab struct {
 
 	mu       sync.Mutex
 	arrivals map[string]time.Time // first ones
+	before   int                  // number of them, before the load under way
 }
 
 const pauseQueue = "pause.out"

@@ -23,8 +23,8 @@ type sent struct {
 // load publishes for a while at the two rates. The due times are by Redis'
 // clock, which is this machine's.
 func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest time.Duration) ([]sent, error) {
-	tiers := []time.Duration{30 * time.Second, time.Minute}
-	if longest < tiers[0] {
+	tiers := []time.Duration{10 * time.Second, lane}
+	if longest < lane {
 		tiers = []time.Duration{5 * time.Second, 10 * time.Second}
 	}
 	const rate = arbitraryRate + exactRate
@@ -67,29 +67,28 @@ func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest t
 }
 
 // await waits until everything has come, or nothing has for a while, and fills
-// in the arrivals.
+// in the arrivals. It looks at the whole only when the number says so: while it
+// does, the consumer waits.
 func (m *pauseLab) await(ctx context.Context, all []sent) {
-	for left, quiet := -1, time.Now(); time.Since(quiet) < time.Minute && ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
+	latest := slices.MaxFunc(all, func(a, b sent) int { return a.due.Compare(b.due) }).due
+	last, changed := -1, time.Now()
+	for ctx.Err() == nil && time.Since(changed) < time.Minute {
 		m.mu.Lock()
-		missing := 0
-		for i := range all {
-			all[i].arrived = m.arrivals[all[i].id]
-			if all[i].arrived.IsZero() {
-				missing++
-			}
-		}
+		n := len(m.arrivals)
 		m.mu.Unlock()
-		if missing == 0 {
-			return
+		if n >= m.before+len(all) {
+			break
 		}
-		if missing != left {
-			left, quiet = missing, time.Now()
-			continue
+		if n != last || time.Now().Before(latest) { // what is not due yet is no reason to give up
+			last, changed = n, time.Now()
 		}
-		// What is not due yet is no reason to give up.
-		if latest := slices.MaxFunc(all, func(a, b sent) int { return a.due.Compare(b.due) }); time.Now().Before(latest.due) {
-			quiet = time.Now()
-		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before = len(m.arrivals)
+	for i := range all {
+		all[i].arrived = m.arrivals[all[i].id]
 	}
 }
 
