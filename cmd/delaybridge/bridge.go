@@ -24,7 +24,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
 	flags.DurationVar(&c.Lease, "lease", redisbridge.DefaultLease, "how long a silent bridge keeps its shards")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.DefaultMaxInFlight, "messages per shard that may await the broker's confirm")
+	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.DefaultMaxInFlight, "messages per shard that may be claimed and not yet settled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.DefaultDrainTimeout, "how long to finish work in hand when stopped")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()

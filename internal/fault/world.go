@@ -5,13 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -226,34 +223,15 @@ func (w *world) surprise(what string) {
 func (w *world) manage(method, path, body string) ([]byte, error) {
 	var errs []error
 	for _, node := range w.nodes {
-		answer, err := w.ask(node, method, path, body)
+		ctx, cancel := context.WithTimeout(w.ctx, 15*time.Second)
+		answer, err := servers.Manage(ctx, node.ManagementURL(), method, path, body)
+		cancel()
 		if err == nil {
 			return answer, nil
 		}
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
-}
-
-func (w *world) ask(node *servers.RabbitMQ, method, path, body string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, 15*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, node.ManagementURL()+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
-	}
-	return answer, err
 }
 
 // vhost is the default virtual host in a path of the management API.

@@ -3,7 +3,6 @@ package servers_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -25,18 +24,15 @@ type replicas struct {
 }
 
 // ask reads from a node's management API.
-func ask(r *servers.RabbitMQ, path string, answer any) error {
-	// The API hangs for a while after a node has fallen silent.
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
-	response, err := client.Get(r.ManagementURL() + path)
+func ask(t *testing.T, r *servers.RabbitMQ, path string, answer any) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	body, err := servers.Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(answer)
+	return json.Unmarshal(body, answer)
 }
 
 // awaitRunning waits until a node sees that many nodes run.
@@ -48,7 +44,7 @@ func awaitRunning(t *testing.T, r *servers.RabbitMQ, want int) {
 	for {
 		var nodes []struct{ Running bool }
 		// While a node is going, the API may answer with an error.
-		err := ask(r, "/api/nodes", &nodes)
+		err := ask(t, r, "/api/nodes", &nodes)
 		running := 0
 		for _, n := range nodes {
 			if n.Running {
@@ -131,7 +127,7 @@ func outlivesALeader(t *testing.T, nodes []*servers.RabbitMQ) {
 		t.Fatal(err)
 	}
 	var queue replicas
-	if err := ask(nodes[1], "/api/queues/%2F/orders", &queue); err != nil || len(queue.Members) != 3 {
+	if err := ask(t, nodes[1], "/api/queues/%2F/orders", &queue); err != nil || len(queue.Members) != 3 {
 		t.Fatalf("the queue has members %q (%v), want 3", queue.Members, err)
 	}
 	publishConfirmed(t, ch, "orders", "before")

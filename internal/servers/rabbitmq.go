@@ -2,8 +2,6 @@ package servers
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
@@ -89,22 +87,7 @@ func (r *RabbitMQ) answers(ctx context.Context) error {
 
 // ask reads from the management API.
 func (r *RabbitMQ) ask(ctx context.Context, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ManagementURL()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("management API: %s", response.Status)
-	}
-	return answer, nil
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -121,7 +120,7 @@ func (e Env) createVHost(ctx context.Context) error {
 // returns the answer. A refusal is fatal.
 func (e Env) Manage(t testing.TB, method, path, body string) []byte {
 	t.Helper()
-	answer, err := e.request(context.WithoutCancel(t.Context()), method, path, body) // cleaning up, too
+	answer, err := servers.Manage(context.WithoutCancel(t.Context()), e.ManagementURL, method, path, body) // cleaning up, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,31 +128,8 @@ func (e Env) Manage(t testing.TB, method, path, body string) []byte {
 }
 
 func (e Env) manage(ctx context.Context, method, path, body string) error {
-	_, err := e.request(ctx, method, path, body)
+	_, err := servers.Manage(ctx, e.ManagementURL, method, path, body)
 	return err
-}
-
-func (e Env) request(ctx context.Context, method, path, body string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, e.ManagementURL+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	// No idle connection may be left for goleak to find.
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode >= http.StatusBadRequest {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, answer)
-	}
-	return answer, nil
 }
 
 // deleteKeys removes the test's keys, and nobody else's.
