@@ -52,6 +52,9 @@ func (i *injection) deleteQueue() error {
 	if err := i.clearUnrouted(); err != nil {
 		return err
 	}
+	if err := i.awaitEmpty(name); err != nil {
+		return err
+	}
 	mended := i.breaks("queue %s is deleted", name)
 	err := i.channel(func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
@@ -75,6 +78,21 @@ func (i *injection) deleteQueue() error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
+}
+
+// awaitEmpty waits until the broker counts no message in a queue, dead letters
+// included that their target has refused and that wait to be tried again. An
+// AMQP client does not see those.
+func (i *injection) awaitEmpty(name string) error {
+	empty := func() bool {
+		answer, err := i.manage(http.MethodGet, "/api/queues/"+vhost+"/"+url.PathEscape(name), "")
+		var queue struct{ Messages *int } // counted every five seconds, by which time nothing new has come
+		return err == nil && json.Unmarshal(answer, &queue) == nil && queue.Messages != nil && *queue.Messages == 0
+	}
+	if !i.until(time.Minute, empty) {
+		return fmt.Errorf("%s is not empty within a minute", name)
+	}
+	return i.ctx.Err()
 }
 
 func (i *injection) deleteExchange() error {
