@@ -40,12 +40,17 @@ func TestBacklogLeavesInDueOrder(t *testing.T) {
 	}
 }
 
-// After a pause, what is overdue goes first, and what still has time does not
-// rush upon the broker.
+// After a pause, what is overdue goes first, what is due soon does not wait for
+// other lanes, and what still has time does not rush upon the broker.
 func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 	t.Parallel()
-	const overdue, late = 100, 400
-	b := newBench(t, topology.Config{Tiers: []time.Duration{time.Second, 10 * time.Second}, Lead: 10 * time.Second, Shards: 1})
+	const overdue, urgent, late = 100, 20, 400
+	tiers := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
+	b := newBench(t, topology.Config{Tiers: tiers, Lead: 10 * time.Second, Shards: 1})
+	soon := message.At(time.Now().Add(7500 * time.Millisecond))
+	for i := range urgent { // late as the others, but for a short lane
+		b.parkOne(t, fmt.Sprintf("urgent-%d", i), soon)
+	}
 	var lastPromotion time.Time
 	for i := range late {
 		due := b.parkOne(t, fmt.Sprintf("late-%d", i), message.After(11*time.Second+time.Duration(i)*10*time.Millisecond))
@@ -71,12 +76,12 @@ func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 			}
 		}
 	})
-	b.arrivals.await(t, overdue+late, patience)
+	b.arrivals.await(t, overdue+urgent+late, patience)
 	mu.Lock()
 	defer mu.Unlock()
-	for i, id := range published[:overdue] {
-		if !strings.HasPrefix(id, "overdue") {
-			t.Fatalf("%s was published as number %d, before what was overdue", id, i+1)
+	for i, id := range published[:overdue+urgent] {
+		if want := map[bool]string{true: "overdue", false: "urgent"}[i < overdue]; !strings.HasPrefix(id, want) {
+			t.Fatalf("%s was published as number %d, before what was %s", id, i+1, want)
 		}
 	}
 	// The pause has left 4 s of promotions.

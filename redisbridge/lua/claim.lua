@@ -9,13 +9,13 @@
 --
 -- Of the messages whose instant has come, those that are due first are claimed
 -- first, whatever lanes they are meant for: so a backlog leaves in due order.
--- What is late to be promoted, but not overdue, is claimed step by step, so that
--- the bridge can catch up at its pace while there is time.
+-- What is late to be promoted, but not overdue, is claimed step by step, lane by
+-- lane, so that the bridge can catch up at its pace while there is time.
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
 --       grace in ms, 5 turn, 6 most messages, 7 most bytes, 8 step in ms, from
---       the earliest that is late, 9... TTLs of the lanes in ms
+--       a lane's first that is late, 9... TTLs of the lanes in ms
 -- Returns, with now in Unix microseconds, other instants in ms, and -1 for never:
 --   {1 claimed, now, next promotion, turn, whether another bridge asks for the
 --    shard, number claimed in all, whether something is held, ID, promote at,
@@ -124,18 +124,18 @@ for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
 end
 
 local found, held = {}, 0
-local late, step, front = now - late_ms, tonumber(ARGV[8]), never
+local late, step = now - late_ms, tonumber(ARGV[8])
 while room > 0 and bytes > 0 do
   local first
   for _, c in ipairs(cursors) do
     if c.id then
       c.late = c.at < late and c.due > now
-      if c.late then front = math.min(front, c.at + step) end
+      if c.late and not c.front then c.front = c.at + step end
       if not first or c.due < first.due then first = c end
     end
   end
   if not first then break end
-  if first.late and first.at > front then
+  if first.late and first.at > first.front then
     first.id = nil
     held = 1
   else
