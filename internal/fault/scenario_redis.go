@@ -56,18 +56,28 @@ func (i *injection) load() error {
 	if err := i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, fill, nil, ballast).Err()) }); err != nil {
 		return err
 	}
+	seen, err := false, error(nil)
+	for try := 0; try < 5 && !seen && err == nil; try++ { // it may be done before we look
+		seen, err = i.seesLoading()
+	}
+	if !seen && err == nil {
+		err = errors.New("redis loading: it never answered LOADING")
+	}
+	return errors.Join(err, i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, clear, nil, ballast).Err()) }))
+}
+
+// seesLoading kills Redis, starts it again, and reports whether it has answered
+// LOADING meanwhile.
+func (i *injection) seesLoading() (bool, error) {
 	if err := i.redis.Kill(i.ctx); err != nil {
-		return err
+		return false, err
 	}
 	watching, stop := context.WithCancel(i.ctx)
 	loading := make(chan bool, 1)
 	go func() { loading <- i.sees(watching, "LOADING") }()
 	err := i.redis.Restart(i.ctx)
 	stop()
-	if !<-loading && err == nil {
-		err = errors.New("redis loading: it never answered LOADING")
-	}
-	return errors.Join(err, i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, clear, nil, ballast).Err()) }))
+	return <-loading, err
 }
 
 // sees asks Redis until it answers with an error of the given kind.
