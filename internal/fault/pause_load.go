@@ -43,8 +43,9 @@ func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest t
 			defer func() { <-room }()
 			s := &all[i]
 			s.id = fmt.Sprintf("%s-%d", name, i)
-			delay := tiers[i%2]
-			if i%(rate/exactRate) != 0 {
+			const every = rate / exactRate
+			delay := tiers[i/every%2]
+			if i%every != 0 {
 				delay = (shortest + rand.N(longest-shortest)).Truncate(time.Millisecond) + time.Millisecond
 				for _, lead := range m.topology.Leads() {
 					if lead <= delay {
