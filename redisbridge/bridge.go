@@ -196,7 +196,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if lost := connections.Wait(); lost != nil {
 		err = lost
 	}
-	return errors.Join(err, b.park.Close())
+	return err
 }
 
 // awaitRedis returns once Redis answers and holds the topology's layout.

@@ -53,7 +53,6 @@ func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = park.Close() })
 	b := &bench{Env: env, topology: top, client: client, park: park}
 	conn := b.dial(t)
 	if _, err := top.Apply(t.Context(), conn); err != nil {

@@ -217,7 +217,6 @@ func newParking(t testing.TB) *parking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.park.Close() })
 	return p
 }
 

@@ -61,3 +61,31 @@ func (c ServerClock) Forget() { c.clock.forget() }
 
 // Bounds is bounds.
 func (c ServerClock) Bounds(t time.Time) (least, most int64, known bool) { return c.clock.bounds(t) }
+
+// Lots is lots with parking made of nothing but its size.
+type Lots struct{ lots lots }
+
+// NewLots calls send with the size of each lot.
+func NewLots(send func(n int)) *Lots {
+	return &Lots{lots{send: func(lot []*parking) {
+		send(len(lot))
+		for _, one := range lot {
+			one.answer <- nil
+		}
+	}}}
+}
+
+// Park parks a message whose envelope has so many bytes.
+func (l *Lots) Park(ctx context.Context, bytes int) error {
+	return l.lots.park(ctx, &parking{envelope: make([]byte, bytes), answer: make(chan error, 1)})
+}
+
+// Waiting is how many wait to be sent, those called back too.
+func (l *Lots) Waiting() int {
+	l.lots.mu.Lock()
+	defer l.lots.mu.Unlock()
+	return len(l.lots.waiting)
+}
+
+// LotBytes is lotBytes.
+const LotBytes = lotBytes

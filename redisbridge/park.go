@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,14 +35,8 @@ type Park struct {
 	clocks  []*serverClock // one per shard, as each may be another server's
 	leads   []any          // TTLs of the lanes in ms, longest first
 
-	mu       sync.Mutex
-	pipeline redis.Scripter // nil before first use
-	close    func() error
-}
-
-// pipeliner is what both a single server's and a cluster's client offer.
-type pipeliner interface {
-	AutoPipeline() (*redis.AutoPipeliner, error)
+	lots    lots
+	checked atomic.Bool // Redis holds the layout that the topology describes
 }
 
 // NewPark checks c. It does no I/O.
@@ -57,6 +51,7 @@ func NewPark(c ParkConfig) (*Park, error) {
 	for range p.keys {
 		p.clocks = append(p.clocks, newServerClock())
 	}
+	p.lots.send = p.parkLot
 	return p, nil
 }
 
@@ -75,61 +70,49 @@ func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (me
 // parkAs parks m under a key that may differ from its ID.
 func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
 	called := time.Now()
-	pipeline, err := p.ready(ctx)
-	if err != nil {
+	if err := p.check(ctx); err != nil {
 		return message.Ticket{}, err
 	}
 	shard, slot := locate(key, len(p.keys))
-	k, clock := p.keys[shard], p.clocks[shard]
-	_, notLaterThan, _ := clock.bounds(called) // 0 if unknown
-	delay, _ := w.Relative()
-	kind, ms := "in", delay.Milliseconds()
-	if instant, absolute := w.Instant(); absolute {
-		kind, ms = "at", instant.UnixMilli()
+	_, notLaterThan, _ := p.clocks[shard].bounds(called) // 0 if unknown
+	one := &parking{
+		shard: shard, id: key, request: request(w, notLaterThan, slot),
+		envelope: message.AppendEnvelope(nil, m, key), answer: make(chan error, 1),
 	}
-	args := append(make([]any, 0, 7+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
-		wakeChannel(p.config.Topology), k.number, notLaterThan)
-	args = append(args, p.leads...)
-	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot)}, args...).Slice()
+	if err := p.lots.park(ctx, one); err != nil {
+		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, err)
+	}
+	return one.ticket, nil
+}
+
+// Cancel takes a message out of Redis, so that it is never delivered. It reports
+// false where none waits under the ID: it was never parked, has been delivered,
+// or is being promoted already. After an error that wraps ErrUnconfirmed nobody
+// can know; calling it again is harmless.
+func (p *Park) Cancel(ctx context.Context, id string) (bool, error) {
+	if err := p.check(ctx); err != nil {
+		return false, err
+	}
+	shard, slot := locate(id, len(p.keys))
+	k := p.keys[shard]
+	cancelled, err := p.scripts.cancel.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.slot(slot)}, append([]any{id}, p.leads...)...).Bool()
 	if err != nil {
-		clock.forget()
-		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, classify(err))
+		return false, fmt.Errorf("cancel message %s: %w", id, classify(err))
 	}
-	r := reply{rest: answer}
-	ticket := message.Ticket{Parking: message.Parking(r.int()), Due: time.UnixMilli(r.int())}
-	clock.learn(called, time.Now(), r.int())
-	return ticket, r.err
+	return cancelled, nil
 }
 
-// ready checks on first use that Redis holds the layout the topology describes.
-func (p *Park) ready(ctx context.Context) (redis.Scripter, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pipeline != nil {
-		return p.pipeline, nil
-	}
-	if err := checkLayout(ctx, p.config.Client, p.config.Topology); err != nil {
-		return nil, err
-	}
-	p.pipeline, p.close = p.config.Client, func() error { return nil }
-	if client, ok := p.config.Client.(pipeliner); ok {
-		auto, err := client.AutoPipeline()
-		if err != nil {
-			return nil, fmt.Errorf("redisbridge: %w", err)
-		}
-		p.pipeline, p.close = auto, auto.Close
-	}
-	return p.pipeline, nil
-}
-
-// Close ends what first use has started. Calls of Park must have returned.
-func (p *Park) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.close == nil {
+// check makes sure, on first use, that Redis holds the layout that the topology
+// describes.
+func (p *Park) check(ctx context.Context) error {
+	if p.checked.Load() {
 		return nil
 	}
-	return p.close()
+	if err := checkLayout(ctx, p.config.Client, p.config.Topology); err != nil {
+		return err
+	}
+	p.checked.Store(true)
+	return nil
 }
 
 // layoutVersion is the version of the keys and their contents.

@@ -13,6 +13,9 @@ var libLua string
 //go:embed lua/park.lua
 var parkLua string
 
+//go:embed lua/cancel.lua
+var cancelLua string
+
 //go:embed lua/claim.lua
 var claimLua string
 
@@ -33,7 +36,7 @@ var clockLua string
 
 // scripts are the only way in which parked messages change.
 type scripts struct {
-	park, claim, settle, postpone, yield, attend, clock *redis.Script
+	park, cancel, claim, settle, postpone, yield, attend, clock *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -50,7 +53,8 @@ func newScripts() scripts {
 		// nothing: that a message is parked already, or overdue.
 		park: with("", parkLua), clock: with("", clockLua),
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
-		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		cancel: with(evenFull, cancelLua),
+		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

@@ -53,7 +53,6 @@ func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = park.Close() })
 
 	const n = 600
 	due := map[string]time.Time{}

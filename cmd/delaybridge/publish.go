@@ -208,7 +208,6 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, park.Close()) }()
 	p, err := producer.New(producer.Config{
 		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: j.logger(j.settings),

@@ -83,7 +83,6 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 		if err := m.producer.Run(running); err != nil {
 			m.surprise(err.Error())
 		}
-		_ = m.park.Close()
 		_ = client.Close()
 	})
 	return m, nil

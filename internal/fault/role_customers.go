@@ -68,7 +68,7 @@ func (p *player) customers(ctx context.Context) error {
 	c.open(ctx)
 	hangUp()
 	connections.Wait()
-	return errors.Join(<-failed, <-failed, park.Close())
+	return errors.Join(<-failed, <-failed)
 }
 
 // open lets customers in until ctx ends, and waits until they have left.

@@ -37,9 +37,22 @@ local function envelopes_key(base, id)
   return base .. ':' .. tonumber(string.sub(redis.sha1hex(id), 1, 4), 16) % slots
 end
 
+-- Where a message belongs that is due at an instant and was parked at another:
+-- the instant of its promotion, and the part. The TTLs of the lanes are in ttls,
+-- longest first, from index first on.
+local function place(due, parked_at, ttls, first, last)
+  for i = first, last do
+    if tonumber(ttls[i]) <= due - parked_at then
+      return due - ttls[i], ttls[i]
+    end
+  end
+  return math.max(due - ahead_ms, parked_at), '0'
+end
+
 local function schedule_add(schedule, part, at, id)
   local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
-  if redis.call('ZADD', bucket_key(key, bucket), at - bucket * bucket_ms, id) == 1
+  local ids = bucket_key(key, bucket)
+  if redis.call('ZADD', ids, at - bucket * bucket_ms, id) == 1 and redis.call('ZCARD', ids) == 1
     and redis.call('ZADD', key, bucket, string.format('%.0f', bucket)) == 1 then
     redis.call('SADD', schedule, part)
   end

@@ -1,0 +1,224 @@
+package redisbridge
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+const (
+	// lotMost and lotBytes bound what is sent to Redis at once: a script holds
+	// everybody else up while it runs. One message may be larger.
+	lotMost  = 512
+	lotBytes = 1 << 20
+	// lotsAtOnce is how many lots may be under way, if the next one is worth it:
+	// one is encoded here while another is on its way to Redis' disk.
+	lotsAtOnce = 8
+	lotWorth   = 64
+)
+
+// parking is one message on its way into Redis.
+type parking struct {
+	shard    int
+	id       string
+	request  [15]byte // see lua/park.lua
+	envelope []byte
+
+	ticket message.Ticket
+	answer chan error // takes one
+	sent   bool       // guarded by lots.mu; it can no longer be called back
+}
+
+// request packs what lua/park.lua wants to know of a message. Instants and delays
+// fit into 6 bytes: message.When.Validate sees to it.
+func request(w message.When, notLaterThan int64, slot int) (packed [15]byte) {
+	delay, relative := w.Relative()
+	ms := delay.Milliseconds()
+	if relative {
+		packed[0] = 1
+	} else {
+		instant, _ := w.Instant()
+		ms = instant.UnixMilli()
+	}
+	put48(packed[1:], max(0, ms))
+	put48(packed[7:], notLaterThan)
+	binary.BigEndian.PutUint16(packed[13:], uint16(slot)) //nolint:gosec // less than slots
+	return packed
+}
+
+func put48(b []byte, n int64) {
+	var wide [8]byte
+	binary.BigEndian.PutUint64(wide[:], uint64(n)) //nolint:gosec // not negative
+	copy(b, wide[2:8])
+}
+
+// lots gather messages that are parked at the same time, so that they share
+// scripts, round trips and flushes to disk. While one lot is under way the next
+// one grows: so the lots are as large as the load is heavy, and nobody waits for
+// company.
+type lots struct {
+	send func([]*parking) // parks them and gives each its answer
+
+	mu       sync.Mutex
+	waiting  []*parking
+	underWay int
+}
+
+// park returns once p has its answer, or ctx has ended.
+func (l *lots) park(ctx context.Context, p *parking) error {
+	l.mu.Lock()
+	l.waiting = append(l.waiting, p)
+	if l.underWay == 0 || l.underWay < lotsAtOnce && len(l.waiting) >= lotWorth {
+		l.underWay++
+		go l.sendAll()
+	}
+	l.mu.Unlock()
+	select {
+	case err := <-p.answer:
+		return err
+	case <-ctx.Done():
+		return l.callBack(ctx, p)
+	}
+}
+
+// callBack makes sure that p is not sent any more.
+func (l *lots) callBack(ctx context.Context, p *parking) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.sent {
+		return fmt.Errorf("%w: no answer yet: %w", ErrUnconfirmed, ctx.Err())
+	}
+	p.sent = true // nobody will
+	return fmt.Errorf("not sent yet: %w", ctx.Err())
+}
+
+// sendAll sends lots until nobody waits.
+func (l *lots) sendAll() {
+	for {
+		lot := l.take()
+		if len(lot) == 0 {
+			return
+		}
+		l.send(lot)
+	}
+}
+
+// take returns the next lot. An empty one ends the caller's turn.
+func (l *lots) take() []*parking {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lot []*parking
+	bytes, taken := 0, 0
+	for _, p := range l.waiting {
+		if len(lot) == lotMost || len(lot) > 0 && bytes+len(p.envelope) > lotBytes {
+			break
+		}
+		taken++
+		if p.sent { // called back
+			continue
+		}
+		p.sent = true
+		bytes += len(p.envelope)
+		lot = append(lot, p)
+	}
+	l.waiting = l.waiting[taken:]
+	if len(lot) == 0 {
+		l.underWay--
+	}
+	return lot
+}
+
+// parkLot parks a lot, a script for each shard, all in one pipeline.
+func (p *Park) parkLot(lot []*parking) {
+	byShard := make([][]*parking, len(p.keys))
+	for _, one := range lot {
+		byShard[one.shard] = append(byShard[one.shard], one)
+	}
+	// Not under any caller's context: the client has time limits of its own.
+	ctx := context.Background()
+	asked := time.Now()
+	answers := p.runLot(ctx, byShard, (*redis.Script).EvalSha)
+	for shard, answer := range answers {
+		if answer != nil && redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
+			missing := make([][]*parking, len(p.keys))
+			missing[shard] = byShard[shard]
+			answers[shard] = p.runLot(ctx, missing, (*redis.Script).Eval)[shard]
+		}
+	}
+	heard := time.Now()
+	for shard, answer := range answers {
+		if answer != nil {
+			p.answerLot(byShard[shard], answer, p.clocks[shard], asked, heard)
+		}
+	}
+}
+
+type evaluate func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd
+
+// runLot returns an answer for each shard that has something to park.
+func (p *Park) runLot(ctx context.Context, byShard [][]*parking, run evaluate) []*redis.Cmd {
+	answers := make([]*redis.Cmd, len(byShard))
+	// Each command has its own error, or that of the whole.
+	_, _ = p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for shard, lot := range byShard {
+			if len(lot) == 0 {
+				continue
+			}
+			k := p.keys[shard]
+			args := append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
+			args = append(args, p.leads...)
+			for _, one := range lot {
+				args = append(args, one.id, one.request[:], one.envelope)
+			}
+			answers[shard] = run(p.scripts.park, ctx, pipe, []string{k.schedule, k.state, k.envelopes}, args...)
+		}
+		return nil
+	})
+	return answers
+}
+
+// The answers of lua/park.lua are those of message.Parking, and this one.
+const answerFull = 4
+
+const answerBytes = 7 // for each message
+
+func (p *Park) answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
+	fail := func(err error) {
+		clock.forget()
+		for _, one := range lot {
+			one.answer <- err
+		}
+	}
+	values, err := answer.Slice()
+	if err != nil {
+		fail(classify(err))
+		return
+	}
+	r := reply{rest: values}
+	us, outcomes := r.int(), r.string()
+	if r.err == nil && len(outcomes) != answerBytes*len(lot) {
+		r.fail("%d bytes for %d messages", len(outcomes), len(lot))
+	}
+	if r.err != nil {
+		fail(errors.Join(ErrUnconfirmed, r.err))
+		return
+	}
+	clock.learn(asked, heard, us)
+	for _, one := range lot {
+		outcome := outcomes[:answerBytes]
+		outcomes = outcomes[answerBytes:]
+		if outcome[0] == answerFull {
+			one.answer <- ErrFull
+			continue
+		}
+		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: time.UnixMilli(unix48(outcome[1:]))}
+		one.answer <- nil
+	}
+}

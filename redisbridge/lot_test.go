@@ -1,0 +1,144 @@
+package redisbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// Messages that are parked at the same time share a lot, up to its limits; one
+// that is called back is not among them.
+func TestLots(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var sizes []int
+	hold := make(chan struct{})
+	lots := redisbridge.NewLots(func(n int) {
+		mu.Lock()
+		first := len(sizes) == 0
+		sizes = append(sizes, n)
+		mu.Unlock()
+		if first {
+			<-hold
+		}
+	})
+	var parked sync.WaitGroup
+	park := func(ctx context.Context, bytes int) *error {
+		var err error
+		parked.Go(func() { err = lots.Park(ctx, bytes) })
+		return &err
+	}
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not within 10 s: %s", what)
+			}
+		}
+	}
+	park(t.Context(), 10) // goes at once, alone
+	await("the first lot is under way", func() bool { mu.Lock(); defer mu.Unlock(); return len(sizes) == 1 })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	impatient := park(ctx, 10)
+	await("one waits", func() bool { return lots.Waiting() == 1 })
+	cancel()
+	for range 10 {
+		park(t.Context(), redisbridge.LotBytes/4)
+	}
+	await("all wait", func() bool { return lots.Waiting() == 11 })
+	close(hold)
+	parked.Wait()
+	if !errors.Is(*impatient, context.Canceled) || errors.Is(*impatient, redisbridge.ErrUnconfirmed) {
+		t.Errorf("called back before it was sent: got %v, want context.Canceled and nothing unknown", *impatient)
+	}
+	if got, want := fmt.Sprint(sizes), "[1 4 4 2]"; got != want {
+		t.Errorf("lots of %s messages, want %s", got, want)
+	}
+}
+
+func TestParkIsUnconfirmedOnceSent(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	sent := make(chan struct{})
+	lots := redisbridge.NewLots(func(int) {
+		close(sent)
+		<-hold
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-sent
+		cancel()
+	}()
+	if err := lots.Park(ctx, 10); !errors.Is(err, redisbridge.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
+		t.Errorf("gave up waiting for the answer: got %v, want ErrUnconfirmed and context.Canceled", err)
+	}
+	close(hold)
+}
+
+// What is parked by many at once is told apart: each gets its own answer.
+func TestParkManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	b := newBench(t, short())
+	before := time.Now().Add(time.Hour)
+	for range 2 { // the second time all are there
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				m := &message.Message{ID: fmt.Sprint("m-", i), RoutingKey: "order.unpaid", Body: make([]byte, i*100)}
+				when, want := message.After(time.Hour+time.Duration(i)*time.Second), message.Parked
+				if i%3 == 0 {
+					when, want = message.At(time.Now().Add(-time.Minute)), message.Overdue
+				}
+				ticket, err := b.park.Park(t.Context(), m, when)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if time.Now().After(before.Add(time.Duration(i)*time.Second)) || ticket.Parking != want && ticket.Parking != message.ParkedBefore {
+					t.Errorf("message %d: got %+v, want %v", i, ticket, want)
+				}
+				if late := ticket.Due.Sub(before.Add(time.Duration(i) * time.Second)); want == message.Parked && (late < -time.Second || late > time.Minute) {
+					t.Errorf("message %d is due %v beside its time", i, late)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.parkOne(t, "stays", message.After(2*time.Second))
+	b.parkOne(t, "goes", message.After(1500*time.Millisecond))
+	b.parkOne(t, "again", message.After(1500*time.Millisecond))
+	for _, c := range []struct {
+		id   string
+		want bool
+	}{{"goes", true}, {"goes", false}, {"never was", false}, {"again", true}} {
+		got, err := b.park.Cancel(t.Context(), c.id)
+		if err != nil || got != c.want {
+			t.Errorf("cancel %q: got %v, %v; want %v", c.id, got, err, c.want)
+		}
+	}
+	due := b.parkOne(t, "again", message.After(3*time.Second)) // its ID is free again
+	b.run(t, nil)
+	arrived := b.arrivals.await(t, 2, patience)
+	if len(arrived["stays"]) != 1 || len(arrived["again"]) != 1 {
+		t.Errorf("arrived: %v, want what was not cancelled, once", arrived)
+	}
+	if got := arrived["again"][0].at; got.Before(due) {
+		t.Errorf("parked again after it was cancelled: arrived %v early", due.Sub(got))
+	}
+	if cancelled, err := b.park.Cancel(t.Context(), "stays"); err != nil || cancelled {
+		t.Errorf("cancel what has been delivered: got %v, %v; want false", cancelled, err)
+	}
+}
