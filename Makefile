@@ -48,6 +48,10 @@ lint: ## Check the style of Go and shell
 bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
 	@go run ./bench $(if $(JSON),-json '$(JSON)')
 
+.PHONY: bench-scale
+bench-scale: ## Measure size and speed, up to ten million parked; JSON=FILE ONLY=park,promote
+	@go run ./bench -scale $(if $(JSON),-json '$(JSON)') $(if $(ONLY),-only '$(ONLY)')
+
 .PHONY: fault
 fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed'
 	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)')

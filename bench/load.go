@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,33 +18,20 @@ type result struct {
 
 // flood publishes as fast as the path takes it. The delivery rate is that of
 // the whole: from the first publish to the last delivery, less the delay.
-func (l *lab) flood(ctx context.Context, p path, r *result) (string, error) {
+func (s *site) flood(ctx context.Context, p path, r *result) (string, error) {
 	delay := p.delay(floodDelay, floodOffset)
-	a := l.begin(p, "flood", flood)
+	a := s.begin(p.name()+"-flood", flood)
 	due := make([]time.Time, flood)
 	body := make([]byte, bodyBytes)
-	var next atomic.Int64
-	var hands group
 	began := time.Now()
-	for range publishers {
-		hands.do(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= flood {
-					return nil
-				}
-				var err error
-				if due[i], err = p.publish(ctx, a.id(i), body, delay); err != nil {
-					return err
-				}
-			}
-		})
-	}
-	if err := hands.wait(); err != nil {
+	if err := each(flood, publishers, func(i int) (err error) {
+		due[i], err = p.publish(ctx, a.id(i), body, delay)
+		return err
+	}); err != nil {
 		return "", err
 	}
 	published := time.Since(began)
-	if err := l.await(ctx, a); err != nil {
+	if err := s.await(ctx, a, patience); err != nil {
 		return "", err
 	}
 	last := began
@@ -64,9 +50,9 @@ func (l *lab) flood(ctx context.Context, p path, r *result) (string, error) {
 }
 
 // pace publishes at a steady rate and looks at lateness.
-func (l *lab) pace(ctx context.Context, p path, r *result) (string, error) {
+func (s *site) pace(ctx context.Context, p path, r *result) (string, error) {
 	n := int(paceFor.Seconds() * paceRate)
-	a := l.begin(p, "pace", n)
+	a := s.begin(p.name()+"-pace", n)
 	due := make([]time.Time, n)
 	body := make([]byte, bodyBytes)
 	var hands group
@@ -87,7 +73,7 @@ func (l *lab) pace(ctx context.Context, p path, r *result) (string, error) {
 	if err := hands.wait(); err != nil {
 		return "", err
 	}
-	if err := l.await(ctx, a); err != nil {
+	if err := s.await(ctx, a, patience); err != nil {
 		return "", err
 	}
 	late := make([]float64, n)

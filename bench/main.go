@@ -6,12 +6,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -29,25 +29,56 @@ func realMain() int {
 	file := flags.String("json", "", "write the figures to this `file`, as one flat JSON object")
 	floods := flags.Int("floods", 4, "`number` of times each path is flooded; medians count")
 	paces := flags.Int("paces", 5, "`number` of times each path keeps a pace; medians count")
+	scale := flags.Bool("scale", false, "measure size and speed instead: ten million parked, a million due at once")
+	only := flags.String("only", "", "with -scale: the `names` of the measurements to take, separated by commas")
+	crowd := flags.Int("crowd", 10_000_000, "with -scale: `number` of messages parked where the goals say ten million")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this `file`")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
-	if *floods < 1 || *paces < 1 {
-		fmt.Fprintln(os.Stderr, "bench: -floods, -paces: use at least 1")
+	if *floods < 1 || *paces < 1 || *crowd < 1 {
+		fmt.Fprintln(os.Stderr, "bench: -floods, -paces, -crowd: use at least 1")
 		return 2
 	}
-	if err := run(ctx, os.Stdout, *file, *floods, *paces); err != nil {
+	stopProfile, err := startProfile(*profile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: -cpuprofile:", err)
+		return 2
+	}
+	defer stopProfile()
+	var f figures
+	if *scale {
+		f, err = runScale(ctx, *only, *crowd)
+	} else {
+		f, err = run(ctx, os.Stdout, *floods, *paces)
+	}
+	f.print(os.Stdout) // what there is, after a failure too
+	if err == nil && *file != "" {
+		err = f.write(*file)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func run(ctx context.Context, out io.Writer, file string, floods, paces int) (err error) {
-	fmt.Fprintln(os.Stderr, "bench: starting RabbitMQ and Redis")
+func startProfile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	return pprof.StopCPUProfile, pprof.StartCPUProfile(out)
+}
+
+func run(ctx context.Context, out io.Writer, floods, paces int) (f figures, err error) {
+	say("starting RabbitMQ and Redis")
 	pair, err := servers.Start(ctx, servers.Config{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		if stopErr := pair.Stop(context.WithoutCancel(ctx)); err == nil {
@@ -56,7 +87,7 @@ func run(ctx context.Context, out io.Writer, file string, floods, paces int) (er
 	}()
 	lab, err := newLab(ctx, pair)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer lab.close()
 
@@ -73,31 +104,23 @@ func run(ctx context.Context, out io.Writer, file string, floods, paces int) (er
 			for _, p := range inTurns(lab.paths, round) {
 				said, err := load.run(ctx, p, results[p.name()])
 				if err != nil {
-					return fmt.Errorf("%s, %s: %w", load.name, p.name(), err)
+					return nil, fmt.Errorf("%s, %s: %w", load.name, p.name(), err)
 				}
-				fmt.Fprintf(os.Stderr, "bench: %s %d of %d: %-9s  %s\n", load.name, round+1, load.rounds, p.name(), said)
+				say("%s %d of %d: %-9s  %s", load.name, round+1, load.rounds, p.name(), said)
 			}
 		}
 	}
-	figures := report(out, lab.paths, results)
-	if file == "" {
-		return nil
-	}
-	content, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(content, '\n'), 0o644)
+	return report(out, lab.paths, results), nil
 }
 
 // inTurns reverses the order in every other round, so that a machine that gets
 // slower or faster favours nobody.
-func inTurns(paths []path, round int) []path {
-	paths = slices.Clone(paths)
+func inTurns[T any](all []T, round int) []T {
+	all = slices.Clone(all)
 	if round%2 == 1 {
-		slices.Reverse(paths)
+		slices.Reverse(all)
 	}
-	return paths
+	return all
 }
 
 // The load. A flood has to be long enough for its middle to count more than its

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+const (
+	burstRounds = 3
+	floodNumber = 1_000_000
+	floodWait   = 150 * time.Second // from the first message parked until they are due
+	floodMost   = 5 * time.Minute   // from then until all must be out
+)
+
+// burst compares how fast a hundred thousand messages that are due in the same
+// second come out: parked and promoted, or already in one queue of the broker,
+// in due order, with what is left of their time as their TTL.
+func (s *scale) burst(ctx context.Context) error {
+	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
+		bridge, err := s.startBridge(ctx, site, "bridge")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bridge.stop()) }()
+		raw, err := newRawBurst(site)
+		if err != nil {
+			return err
+		}
+		var ours, theirs []float64
+		disorder := 0.0
+		for round := range burstRounds {
+			for _, turn := range inTurns([]bool{true, false}, round) {
+				var first time.Time
+				if turn {
+					first, err = parkBacklog(ctx, site, fmt.Sprint("burst", round), backlog)
+				} else {
+					first, err = raw.publish(ctx, site, fmt.Sprint("raw", round))
+				}
+				if err != nil {
+					return err
+				}
+				a := site.arrivals.Load()
+				if err := site.await(ctx, a, promotePatience); err != nil {
+					return err
+				}
+				rate := backlog / slices.MaxFunc(a.at, time.Time.Compare).Sub(first).Seconds()
+				if turn {
+					ours, disorder = append(ours, rate), max(disorder, a.disorder(backlogSpread, 0.99))
+				} else {
+					theirs = append(theirs, rate)
+				}
+			}
+			say("burst %d of %d: ours %.0f/s, raw %.0f/s", round+1, burstRounds, ours[round], theirs[round])
+		}
+		s.figures["burst100k_over_raw"] = ratio(ours, theirs)
+		s.figures["burst100k_disorder_p99_ms"] = disorder
+		return nil
+	})
+}
+
+// disorder returns by how much, in ms of due time, a message came out after one
+// that was due later, in the given quantile; the messages are due evenly within
+// a time, in the order of their numbers.
+func (a *arrivals) disorder(spread time.Duration, q float64) float64 {
+	order := make([]int, len(a.at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int { return cmp.Or(a.at[x].Compare(a.at[y]), cmp.Compare(x, y)) })
+	behind := make([]float64, len(order))
+	farthest := 0
+	for k, i := range order {
+		farthest = max(farthest, i)
+		behind[k] = float64(farthest-i) * float64(spread.Milliseconds()) / float64(len(order))
+	}
+	return quantile(behind, q)
+}
+
+// rawBurst is one queue like a lane.
+type rawBurst struct {
+	channel *amqp.Channel
+	queue   string
+}
+
+func newRawBurst(site *site) (*rawBurst, error) {
+	ch, err := site.conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return nil, err
+	}
+	r := &rawBurst{channel: ch, queue: "bench.rawburst"}
+	lane := site.topology.Lane(promoteLead, 0)
+	for _, q := range site.topology.Queues() {
+		if q.Name != lane {
+			continue
+		}
+		if err := ch.ExchangeDeclare(r.queue, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+			return nil, err
+		}
+		if _, err := ch.QueueDeclare(r.queue, true, false, false, false, q.Args); err != nil {
+			return nil, err
+		}
+	}
+	return r, ch.QueueBind(r.queue, "", r.queue, false, nil)
+}
+
+// publish returns when the first message is due.
+func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.Time, error) {
+	first := time.Now().Add(promoteLead - backlogSpread).Truncate(time.Second)
+	a := site.begin(load, backlog)
+	body := make([]byte, bodyBytes)
+	confirms := make([]*amqp.DeferredConfirmation, backlog)
+	for i := range confirms {
+		now := time.Now()
+		due := first.Add(backlogSpread * time.Duration(i) / backlog)
+		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
+		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.PathLane("30s")})
+		p.Expiration = strconv.FormatInt(max(0, due.Sub(now).Milliseconds()), 10)
+		var err error
+		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, routingKey, true, false, p); err != nil {
+			return first, err
+		}
+	}
+	for _, confirm := range confirms {
+		if ok, err := confirm.WaitContext(ctx); err != nil || !ok {
+			return first, errors.Join(errors.New("not confirmed"), err)
+		}
+	}
+	return first, nil
+}
+
+// flooded has a million messages come due in the same second.
+func (s *scale) flooded(ctx context.Context) error {
+	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
+		bridge, err := s.startBridge(ctx, site, "bridge")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bridge.stop()) }()
+		first := time.Now().Add(floodWait).Truncate(time.Second)
+		a := site.begin("flood", floodNumber)
+		body := make([]byte, bodyBytes)
+		if err := each(floodNumber, promoteHands, func(i int) error {
+			m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
+			_, err := site.producer.Publish(ctx, m, message.At(first.Add(backlogSpread*time.Duration(i)/floodNumber)))
+			return err
+		}); err != nil {
+			return err
+		}
+		say("burst1m: all parked %v before they are due", time.Until(first).Round(time.Second))
+		if err := site.await(ctx, a, time.Until(first)+floodMost); err != nil {
+			say("burst1m: %v", err) // the figure says how many
+		}
+		peak, err := bridge.peakMB()
+		if err != nil {
+			return err
+		}
+		lost, last := 0, first
+		for _, at := range a.at {
+			if at.IsZero() {
+				lost++
+			} else if at.After(last) {
+				last = at
+			}
+		}
+		say("burst1m: the last came out %v after the first was due", last.Sub(first).Round(time.Second))
+		s.figures["burst1m_lost"], s.figures["burst1m_rss_mb"] = float64(lost), peak
+		return nil
+	})
+}
