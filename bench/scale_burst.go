@@ -124,7 +124,7 @@ func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.T
 	confirms := make([]*amqp.DeferredConfirmation, backlog)
 	for i := range confirms {
 		now := time.Now()
-		due := first.Add(backlogSpread * time.Duration(i) / backlog)
+		due := first.Add(part(backlogSpread, i, backlog))
 		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
 		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.PathLane("30s")})
 		p.Expiration = strconv.FormatInt(max(0, due.Sub(now).Milliseconds()), 10)
@@ -154,7 +154,7 @@ func (s *scale) flooded(ctx context.Context) error {
 		body := make([]byte, bodyBytes)
 		if err := each(floodNumber, promoteHands, func(i int) error {
 			m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
-			_, err := site.producer.Publish(ctx, m, message.At(first.Add(backlogSpread*time.Duration(i)/floodNumber)))
+			_, err := site.producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, floodNumber))))
 			return err
 		}); err != nil {
 			return err

@@ -79,7 +79,7 @@ func (s *site) fill(ctx context.Context, n int) (overhead float64, err error) {
 		if i > 0 && i%1_000_000 == 0 {
 			say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
 		}
-		return s.publishFar(ctx, longID(0, i), body, time.Duration(i)*crowdSpread/time.Duration(n))
+		return s.publishFar(ctx, longID(0, i), body, part(crowdSpread, i, n))
 	}); err != nil {
 		return 0, err
 	}
@@ -94,6 +94,11 @@ func (s *site) publishFar(ctx context.Context, id string, body []byte, offset ti
 		err = fmt.Errorf("message %s is not parked", id)
 	}
 	return err
+}
+
+// part returns i nths of d.
+func part(d time.Duration, i, n int) time.Duration {
+	return time.Duration(float64(d) * float64(i) / float64(n))
 }
 
 // info returns a number that Redis tells of itself.
@@ -167,7 +172,7 @@ func (s *scale) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 	}
 	err = step(0, func() error {
 		return each(costNumber, promoteHands, func(i int) error {
-			return site.publishFar(ctx, longID(1+round, i), body, time.Duration(i)*crowdSpread/costNumber)
+			return site.publishFar(ctx, longID(1+round, i), body, part(crowdSpread, i, costNumber))
 		})
 	})
 	if err != nil {

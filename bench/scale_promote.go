@@ -78,7 +78,7 @@ func parkBacklog(ctx context.Context, site *site, name string, n int) (first tim
 	body := make([]byte, bodyBytes)
 	err = each(n, promoteHands, func(i int) error {
 		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
-		receipt, err := site.producer.Publish(ctx, m, message.At(first.Add(backlogSpread*time.Duration(i)/time.Duration(n))))
+		receipt, err := site.producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, n))))
 		if err == nil && receipt.Path != message.PathParked {
 			err = errors.New("parking takes too long")
 		}
