@@ -39,15 +39,23 @@ const instantLayout = "2006-01-02T15:04:05.000Z07:00"
 //   - user-id is refused by the broker when another user republishes;
 //   - priority would let messages overtake, or block, others inside a tier.
 func (m *Message) Publishing(j Journey) amqp.Publishing {
-	headers := make(amqp.Table, len(m.Headers)+4)
+	return m.PublishingIn(make(amqp.Table, len(m.Headers)+4), j)
+}
+
+// PublishingIn is Publishing for those who publish much: the headers go into a
+// table that may be used again, once what was in it before is written.
+func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
+	path := headers[HeaderPath]
+	clear(headers)
 	for name, value := range m.Headers {
 		if !leftByBroker(name) {
 			headers[name] = widened(value)
 		}
 	}
-	setInstant(headers, HeaderPublished, j.Published)
-	setInstant(headers, HeaderDue, j.Due)
-	if j.Path != "" {
+	setInstants(headers, j)
+	if before, ok := path.(string); ok && before == string(j.Path) {
+		headers[HeaderPath] = path // which costs no allocation
+	} else if j.Path != "" {
 		headers[HeaderPath] = string(j.Path)
 	}
 	if m.Expiration != "" {
@@ -161,9 +169,23 @@ func widened(value any) any {
 	return value
 }
 
-func setInstant(headers amqp.Table, name string, t time.Time) {
-	if !t.IsZero() {
-		headers[name] = t.UTC().Format(instantLayout)
+// setInstants writes both instants of a journey into one string.
+func setInstants(headers amqp.Table, j Journey) {
+	var room [2 * len(instantLayout)]byte
+	b := room[:0]
+	if !j.Published.IsZero() {
+		b = j.Published.UTC().AppendFormat(b, instantLayout)
+	}
+	published := len(b)
+	if !j.Due.IsZero() {
+		b = j.Due.UTC().AppendFormat(b, instantLayout)
+	}
+	text := string(b)
+	if published > 0 {
+		headers[HeaderPublished] = text[:published]
+	}
+	if published < len(text) {
+		headers[HeaderDue] = text[published:]
 	}
 }
 

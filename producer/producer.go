@@ -81,11 +81,10 @@ type Producer struct {
 	ready, inbox *route
 	tiers        map[time.Duration]*route
 
-	began    atomic.Bool
-	gate     *gate
-	queue    chan *request
-	requests sync.Pool
-	stopped  chan struct{} // closed when the workers end
+	began   atomic.Bool
+	gate    *gate
+	queue   chan *request
+	stopped chan struct{} // closed when the workers end
 }
 
 // New checks c, and reports every fault at once. It does no I/O.
@@ -129,7 +128,6 @@ func New(c Config) (*Producer, error) {
 		inbox: &route{exchange: c.Topology.EntryExchange(), path: message.PathInbox, mandatory: true},
 		tiers: map[time.Duration]*route{},
 	}
-	p.requests.New = func() any { return newRequest() }
 	for _, tier := range c.Topology.Tiers() {
 		p.tiers[tier.TTL] = &route{exchange: tier.Name, path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true}
 	}
@@ -142,4 +140,5 @@ type route struct {
 	path      message.Path
 	mandatory bool
 	known     atomic.Bool // the exchange was there when last looked for
+	requests  sync.Pool   // of *request, for use again
 }

@@ -71,20 +71,23 @@ func (p *Producer) choose(ctx context.Context, m message.Message, w message.When
 
 // send publishes m to the exchange of r.
 func (p *Producer) send(ctx context.Context, r *route, m *message.Message, now, due time.Time) (Receipt, error) {
-	err := p.deliver(ctx, r, r.outgoing(m, now, due))
+	q := r.request()
+	r.fill(q, m, now, due)
+	err := p.deliver(ctx, q)
 	return Receipt{Path: r.path, Due: due}, err
 }
 
 // enter publishes m to the entry exchange, as a foreign client would.
 func (p *Producer) enter(ctx context.Context, m *message.Message, w message.When, now time.Time) (Receipt, error) {
-	out := p.inbox.outgoing(m, now, w.From(now))
+	q := p.inbox.request()
+	p.inbox.fill(q, m, now, w.From(now))
 	instant, absolute := w.Instant()
 	if delay, relative := w.Relative(); relative {
-		out.Publishing.Headers[message.HeaderDelay] = delay.Milliseconds()
+		q.headers[message.HeaderDelay] = delay.Milliseconds()
 	} else {
-		out.Publishing.Headers[message.HeaderDeliverAt] = instant.UnixMilli()
+		q.headers[message.HeaderDeliverAt] = instant.UnixMilli()
 	}
-	err := p.deliver(ctx, p.inbox, out)
+	err := p.deliver(ctx, q)
 	return Receipt{Path: p.inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
 }
 
@@ -112,10 +115,11 @@ func (p *Producer) park(ctx context.Context, m message.Message, w message.When, 
 	return receipt, err
 }
 
-func (r *route) outgoing(m *message.Message, now, due time.Time) broker.Outgoing {
-	return broker.Outgoing{
+// fill makes q what is sent of m.
+func (r *route) fill(q *request, m *message.Message, now, due time.Time) {
+	q.out = broker.Outgoing{
 		Exchange: r.exchange, RoutingKey: m.RoutingKey, Mandatory: r.mandatory,
-		Publishing: m.Publishing(message.Journey{Published: now, Due: due, Path: r.path}),
+		Publishing: m.PublishingIn(q.headers, message.Journey{Published: now, Due: due, Path: r.path}),
 	}
 }
 

@@ -11,17 +11,21 @@ import (
 )
 
 // request is one message on its way through a worker. It is used again and
-// again.
+// again, for the same route.
 type request struct {
-	ctx    context.Context //nolint:containedctx // handed from goroutine to goroutine with the message
-	route  *route
-	out    broker.Outgoing
-	answer chan error  // takes one answer
-	done   func(error) // gives it
+	ctx     context.Context //nolint:containedctx // handed from goroutine to goroutine with the message
+	route   *route
+	headers amqp.Table // of out
+	out     broker.Outgoing
+	answer  chan error  // takes one answer
+	done    func(error) // gives it
 }
 
-func newRequest() *request {
-	r := &request{answer: make(chan error, 1)}
+func (route *route) request() *request {
+	if used, ok := route.requests.Get().(*request); ok {
+		return used
+	}
+	r := &request{route: route, headers: amqp.Table{}, answer: make(chan error, 1)}
 	r.done = func(err error) {
 		// Whoever deletes an exchange closes the channels that publish to it.
 		if errors.Is(err, ErrMissing) {
@@ -32,14 +36,20 @@ func newRequest() *request {
 	return r
 }
 
-// deliver hands out to a worker and waits for the broker's answer, for no
-// longer than ctx allows, even when a worker hangs in a write.
-func (p *Producer) deliver(ctx context.Context, route *route, out broker.Outgoing) error {
+// release lets r be used again. Nobody has it any more.
+func (r *request) release() {
+	r.ctx, r.out = nil, broker.Outgoing{}
+	r.route.requests.Put(r)
+}
+
+// deliver hands r to a worker and waits for the broker's answer, for no longer
+// than ctx allows, even when a worker hangs in a write.
+func (p *Producer) deliver(ctx context.Context, r *request) error {
 	if err := p.awaitConnection(ctx); err != nil {
+		r.release()
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	r := p.requests.Get().(*request) //nolint:forcetypeassert // the pool holds nothing else
-	r.ctx, r.route, r.out = ctx, route, out
+	r.ctx = ctx
 	select {
 	case p.queue <- r:
 	case <-p.stopped:
@@ -49,8 +59,7 @@ func (p *Producer) deliver(ctx context.Context, route *route, out broker.Outgoin
 	}
 	select {
 	case err := <-r.answer:
-		r.ctx, r.out = nil, broker.Outgoing{}
-		p.requests.Put(r)
+		r.release()
 		return err
 	case <-ctx.Done():
 		// The request is left to whoever answers.

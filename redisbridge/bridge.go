@@ -83,6 +83,7 @@ type Bridge struct {
 	config   Config
 	log      *slog.Logger
 	id       string
+	made     time.Time // ticks are counted from here
 	scripts  scripts
 	conn     *broker.Conn
 	consume  *broker.Conn // apart, since the broker may block a publishing connection
@@ -132,7 +133,7 @@ func New(c Config) (*Bridge, error) {
 			StartWithin: c.StartWithin, Connected: connected, Logger: c.Logger,
 		})
 	}
-	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts()}
+	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.repairs, b.pace = newRepairs(b), newPace(b.id)
 	var err error
 	if b.conn, err = connect("promotes", nil); err != nil {
@@ -240,6 +241,11 @@ func (b *Bridge) warnOfPersistence(ctx context.Context) {
 }
 
 const retryPause = 500 * time.Millisecond
+
+// awaitTick waits for the next tick of this bridge.
+func (b *Bridge) awaitTick(ctx context.Context) {
+	pause(ctx, tick-time.Since(b.made)%tick)
+}
 
 // pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {

@@ -139,9 +139,10 @@ func (s *shard) part(p parked) int64 {
 
 // settle forgets messages that the broker has.
 func (s *shard) settle(ctx context.Context, done []outcome) error {
-	args := make([]any, 0, 4*len(done))
+	args := make([]any, 0, 5*len(done))
 	for _, o := range done {
-		args = append(args, o.id, o.due(), o.promoteAt, s.part(o.parked))
+		_, slot := locate(o.id, s.b.config.Topology.Shards())
+		args = append(args, o.id, slot, o.due(), o.promoteAt, s.part(o.parked))
 	}
 	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes}, args)
 }

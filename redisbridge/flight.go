@@ -116,9 +116,6 @@ func (f *flight) drain(ctx context.Context) error {
 	return nil
 }
 
-// settleEvery gathers outcomes, as claimEvery gathers claims.
-const settleEvery = 5 * time.Millisecond
-
 // settleAll settles what the broker has confirmed, and puts the rest back.
 func (s *shard) settleAll(ctx context.Context) {
 	for {
@@ -127,7 +124,7 @@ func (s *shard) settleAll(ctx context.Context) {
 			return
 		case <-s.flight.arrived:
 		}
-		pause(ctx, settleEvery)
+		s.b.awaitTick(ctx)
 		ended := s.flight.take()
 		var done, back []outcome
 		for _, o := range ended {

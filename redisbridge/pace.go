@@ -197,7 +197,7 @@ type catchUp struct {
 // step returns how far the next claim may go among what is late, in time of
 // promotion.
 func (c *catchUp) step(now time.Time) time.Duration {
-	passed := claimEvery // the shard may have slept, or been stopped
+	passed := tick // the shard may have slept, or been stopped
 	if c.held {
 		passed = min(now.Sub(c.asked), time.Second)
 	}

@@ -87,8 +87,8 @@ func TestCatchUpStep(t *testing.T) {
 		gone time.Duration
 		want time.Duration
 	}{
-		{"at first", false, 0, catchUpSpeed * claimEvery},
-		{"after a pause", false, time.Hour, catchUpSpeed * claimEvery},
+		{"at first", false, 0, catchUpSpeed * tick},
+		{"after a pause", false, time.Hour, catchUpSpeed * tick},
 		{"on the way", true, 50 * time.Millisecond, catchUpSpeed * 50 * time.Millisecond},
 		{"after a pause on the way", true, time.Hour, catchUpSpeed * time.Second},
 	} {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
@@ -11,7 +13,7 @@ import (
 
 // ahead is how long before it is due a message is claimed that goes straight to
 // the ready exchange. It waits for the rest here, so that claims can be gathered
-// (claimEvery) and a slow disk of Redis does not make it late.
+// (tick) and a slow disk of Redis does not make it late.
 const ahead = 50 * time.Millisecond
 
 // plan is where a claimed message goes.
@@ -50,9 +52,9 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 	return plan{postponed: due - ahead.Milliseconds()}
 }
 
-// outgoing is the message as plan p publishes it. An undecodable envelope goes
-// to quarantine as it is.
-func outgoing(t *topology.Topology, shard int, m parked, p plan) (broker.Outgoing, message.Path) {
+// outgoing is the message as plan p publishes it, with headers for its headers.
+// An undecodable envelope goes to quarantine as it is.
+func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
 	decoded, err := message.DecodeEnvelope([]byte(m.stored[storedHeader:]), m.id)
 	if err != nil {
 		return broker.Outgoing{
@@ -69,7 +71,7 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan) (broker.Outgoin
 		journey.Path = message.PathLane(topology.TTLName(p.lane))
 		out.Exchange = t.Lane(p.lane, shard)
 	}
-	out.Publishing = decoded.Publishing(journey)
+	out.Publishing = decoded.PublishingIn(headers, journey)
 	if p.lane > 0 {
 		out.Publishing.Expiration = message.ExpirationMS(p.left)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
@@ -19,10 +20,11 @@ const (
 	// standbyGrace is how long a shard may be late before a bridge takes it that
 	// is not meant to own it.
 	standbyGrace = time.Second
-	// claimEvery gathers messages into fewer claims: what is promoted so much
-	// later has only less time left in its lane. Each claim is a write that
-	// Redis flushes to disk, beside the broker, which does the same.
-	claimEvery = 20 * time.Millisecond
+	// tick gathers messages into fewer claims and settles: what is promoted so
+	// much later has only less time left in its lane. All shards of a bridge
+	// speak to Redis on the same tick, which so flushes once to disk for all of
+	// them: a disk that it shares with the broker, which flushes there, too.
+	tick = 20 * time.Millisecond
 	// window bounds the messages of a shard that wait for the broker's confirm. A
 	// lane's TTL runs from when the message is in the queue: what waits in front
 	// of it is late by that wait. And shards that work off a backlog side by side
@@ -47,6 +49,8 @@ type shard struct {
 	flight *flight
 	woken  chan struct{}
 
+	headers amqp.Table // of the message that is being published
+
 	entering atomic.Int64  // messages on their way into a queue
 	entered  chan struct{} // one of them is there, or will never be
 
@@ -64,7 +68,7 @@ type shard struct {
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
-		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), woken: make(chan struct{}, 1),
+		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
 		entered: make(chan struct{}, 1), clock: newServerClock(),
 	}
 }
@@ -179,8 +183,9 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if s.flight.count() > 0 {
 		sleep = min(sleep, s.b.config.Lease/2)
 	}
-	pause(ctx, claimEvery)
-	return sleep - claimEvery, nil
+	began := time.Now()
+	s.b.awaitTick(ctx)
+	return sleep - time.Since(began), nil
 }
 
 // nextClaim returns the claim that is under way, or makes one. Without room it
@@ -297,7 +302,12 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		s.flight.land(outcome{parked: m, back: true})
 		return nil
 	}
-	out, path := outgoing(s.b.config.Topology, s.n, m, p)
+	waits := p.lane == 0 && p.left > 0
+	headers := s.headers
+	if waits {
+		headers = amqp.Table{}
+	}
+	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
 	alone, now := s.single > 0, s.now()
 	if time.Now().Before(s.absent[out.Exchange]) {
 		m.promoteAt = now + refusedPause.Milliseconds()
@@ -315,7 +325,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		}
 		s.flight.land(o)
 	}
-	if p.lane == 0 && p.left > 0 {
+	if waits {
 		time.AfterFunc(p.left, func() {
 			if err := s.publish(ctx, s.ready, out, m.id, path, land); err != nil {
 				land(err)

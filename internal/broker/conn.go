@@ -136,7 +136,7 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
 				return nil, err
 			}
 			// The library lifts this deadline once the handshake is done.
-			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
+			return gather(conn), conn.SetDeadline(time.Now().Add(dialTimeout))
 		},
 	})
 	if err != nil {

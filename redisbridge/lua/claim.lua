@@ -123,7 +123,7 @@ for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
   cursors[#cursors + 1] = c
 end
 
-local found, held = {}, 0
+local found, taken, held = {}, {}, 0
 local late, step = now - late_ms, tonumber(ARGV[8])
 while room > 0 and bytes > 0 do
   local first
@@ -141,7 +141,8 @@ while room > 0 and bytes > 0 do
   else
     local stored = first.stored or envelope(first.id)
     if stored then
-      redis.call('ZADD', KEYS[3], first.at, first.id)
+      taken[#taken + 1] = first.at
+      taken[#taken + 1] = first.id
       found[#found + 1] = first.id
       found[#found + 1] = first.at
       found[#found + 1] = stored
@@ -152,6 +153,7 @@ while room > 0 and bytes > 0 do
     advance(first)
   end
 end
+if #taken > 0 then redis.call('ZADD', KEYS[3], unpack(taken)) end
 for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end

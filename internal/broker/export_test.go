@@ -1,0 +1,17 @@
+package broker
+
+import "net"
+
+// Gather is gather.
+func Gather(conn net.Conn) net.Conn { return gather(conn) }
+
+// GatherMost is gatherMost.
+const GatherMost = gatherMost
+
+// Gathered is how many bytes wait to be written.
+func Gathered(conn net.Conn) int {
+	g := conn.(*gathering) //nolint:forcetypeassert // made by Gather
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.pending)
+}
