@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -49,12 +50,14 @@ type arrivals struct {
 	load  string
 	at    []time.Time
 	again int
-	left  int
+	left  atomic.Int64
 	done  chan struct{}
 }
 
 func newArrivals(load string, n int) *arrivals {
-	return &arrivals{load: load, at: make([]time.Time, n), left: n, done: make(chan struct{})}
+	a := &arrivals{load: load, at: make([]time.Time, n), done: make(chan struct{})}
+	a.left.Store(int64(n))
+	return a
 }
 
 func (a *arrivals) id(i int) string { return a.load + "/" + strconv.Itoa(i) }
@@ -71,7 +74,7 @@ func (a *arrivals) note(id string, now time.Time) {
 		return
 	}
 	a.at[i] = now
-	if a.left--; a.left == 0 {
+	if a.left.Add(-1) == 0 {
 		close(a.done)
 	}
 }

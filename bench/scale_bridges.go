@@ -63,8 +63,8 @@ func (s *scale) withSecond(ctx context.Context, site *site, both bool, load stri
 	return backlog / took.Seconds(), site.purge()
 }
 
-// awaitLanes waits until n messages are in the lanes, and returns how long that
-// took from when the first was to be promoted.
+// awaitLanes waits until all n messages of the load are in the lanes, or out of
+// them, and returns how long that took from when the first was to be promoted.
 func (s *site) awaitLanes(ctx context.Context, due time.Time, n int) (time.Duration, error) {
 	ch, err := s.conn.Channel()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *site) awaitLanes(ctx context.Context, due time.Time, n int) (time.Durat
 	defer func() { _ = ch.Close() }()
 	began := due.Add(-promoteLead)
 	for time.Since(began) < promotePatience {
-		inside := 0
+		inside := n - int(s.arrivals.Load().left.Load())
 		for shard := range s.topology.Shards() {
 			q, err := ch.QueueDeclarePassive(s.topology.Lane(promoteLead, shard), true, false, false, false, nil)
 			if err != nil {
@@ -90,7 +90,7 @@ func (s *site) awaitLanes(ctx context.Context, due time.Time, n int) (time.Durat
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return 0, fmt.Errorf("the lanes hold less than %d messages after %v", n, promotePatience)
+	return 0, fmt.Errorf("less than %d messages are promoted after %v", n, promotePatience)
 }
 
 // killed has a bridge die while it promotes, and wants everything to come out.

@@ -144,44 +144,44 @@ func (p *Park) parkLot(lot []*parking) {
 	// Not under any caller's context: the client has time limits of its own.
 	ctx := context.Background()
 	asked := time.Now()
-	answers := p.runLot(ctx, byShard, (*redis.Script).EvalSha)
-	for shard, answer := range answers {
-		if answer != nil && redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
-			missing := make([][]*parking, len(p.keys))
-			missing[shard] = byShard[shard]
-			answers[shard] = p.runLot(ctx, missing, (*redis.Script).Eval)[shard]
-		}
-	}
-	heard := time.Now()
-	for shard, answer := range answers {
-		if answer != nil {
-			p.answerLot(byShard[shard], answer, p.clocks[shard], asked, heard)
-		}
-	}
-}
-
-type evaluate func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd
-
-// runLot returns an answer for each shard that has something to park.
-func (p *Park) runLot(ctx context.Context, byShard [][]*parking, run evaluate) []*redis.Cmd {
 	answers := make([]*redis.Cmd, len(byShard))
 	// Each command has its own error, or that of the whole.
 	_, _ = p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for shard, lot := range byShard {
-			if len(lot) == 0 {
-				continue
+			if len(lot) > 0 {
+				keys, args := p.arguments(shard, lot)
+				answers[shard] = p.scripts.park.EvalSha(ctx, pipe, keys, args...)
 			}
-			k := p.keys[shard]
-			args := append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
-			args = append(args, p.leads...)
-			for _, one := range lot {
-				args = append(args, one.id, one.request[:], one.envelope)
-			}
-			answers[shard] = run(p.scripts.park, ctx, pipe, []string{k.schedule, k.state, k.envelopes}, args...)
 		}
 		return nil
 	})
-	return answers
+	for shard, answer := range answers {
+		if answer == nil {
+			continue
+		}
+		if undone(answer.Err()) {
+			keys, args := p.arguments(shard, byShard[shard])
+			answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
+		}
+		p.answerLot(byShard[shard], answer, p.clocks[shard], asked, time.Now())
+	}
+}
+
+// undone reports whether a server has done nothing because it does not know the
+// script, or has the keys no more, which a pipeline does not mend by itself.
+func undone(err error) bool {
+	return redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "MOVED")
+}
+
+// arguments returns what lua/park.lua is called with for a lot of one shard.
+func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) {
+	k := p.keys[shard]
+	args = append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
+	args = append(args, p.leads...)
+	for _, one := range lot {
+		args = append(args, one.id, one.request[:], one.envelope)
+	}
+	return []string{k.schedule, k.state, k.envelopes}, args
 }
 
 // The answers of lua/park.lua are those of message.Parking, and this one.

@@ -95,7 +95,7 @@ func (p *Park) Cancel(ctx context.Context, id string) (bool, error) {
 	}
 	shard, slot := locate(id, len(p.keys))
 	k := p.keys[shard]
-	cancelled, err := p.scripts.cancel.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.slot(slot)}, append([]any{id}, p.leads...)...).Bool()
+	cancelled, err := p.scripts.cancel.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.slot(slot), k.envelopes}, append([]any{id}, p.leads...)...).Bool()
 	if err != nil {
 		return false, fmt.Errorf("cancel message %s: %w", id, classify(err))
 	}

@@ -1,6 +1,7 @@
 -- Takes a message out that is parked and not being promoted.
 --
--- KEYS: 1 schedule, 2 claimed, 3 the hash of the ID's envelope
+-- KEYS: 1 schedule, 2 claimed, 3 the hash of the ID's envelope, 4 base key of the
+--       envelopes (lib.lua)
 -- ARGV: 1 ID, 2... TTLs of the lanes in ms, longest first
 -- Returns 1, or 0 if no such message waits.
 -- O(log N) in the messages of the shard.
