@@ -32,6 +32,7 @@ down: ## Stop what up has started and remove its data
 .PHONY: test
 test: ## Run every test, against real servers
 	@$(DEVSERVERS) run -- $(GOTEST) ./...
+	@cd bench/compare && $(GOTEST) ./...
 
 .PHONY: test-integration
 test-integration: ## Run the tests of the packages that talk to servers, but not the fault run
@@ -42,6 +43,7 @@ test-integration: ## Run the tests of the packages that talk to servers, but not
 lint: ## Check the style of Go and shell
 	@command -v golangci-lint >/dev/null || test -x "$$(go env GOPATH)/bin/golangci-lint" || go install $(LINTER)
 	@PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run ./...
+	@cd bench/compare && PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run -c ../../.golangci.yml ./...
 	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint
 
 .PHONY: bench
@@ -51,6 +53,10 @@ bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
 .PHONY: bench-scale
 bench-scale: ## Measure size and speed, up to ten million parked; JSON=FILE ONLY=park,promote
 	@go run ./bench -scale $(if $(JSON),-json '$(JSON)') $(if $(ONLY),-only '$(ONLY)')
+
+.PHONY: bench-compare
+bench-compare: ## Measure the bridge beside what else delays messages; JSON=FILE ARGS='-only bridge,river'
+	@cd bench/compare && go run . $(if $(JSON),-json '$(abspath $(JSON))') $(ARGS)
 
 .PHONY: fault
 fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed'

@@ -32,17 +32,22 @@ func missingPackages() []string {
 	return missing
 }
 
-// ensurePackages installs what is missing where this process may, and starts
-// no service.
+// ensurePackages installs RabbitMQ and Redis where they are missing.
 func ensurePackages(ctx context.Context) error {
+	return ensure(ctx, missingPackages,
+		fmt.Sprintf(", or have a container engine with the images %s and %s at hand", DefaultRabbitMQImage, DefaultRedisImage))
+}
+
+// ensure installs what is missing where this process may, and starts no
+// service. otherwise is what a person may do instead of installing it.
+func ensure(ctx context.Context, missingPackages func() []string, otherwise string) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil
 	}
 	command := installCommand + " " + strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("%s not found: install it, or have a container engine with the images %s and %s at hand",
-			strings.Join(missing, " and "), DefaultRabbitMQImage, DefaultRedisImage)
+		return fmt.Errorf("%s not found: install it%s", strings.Join(missing, " and "), otherwise)
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%s not found, and only root may install packages: run `sudo %s`",

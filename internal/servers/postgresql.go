@@ -1,0 +1,137 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// postgreSQLDirs is where Debian keeps the programs of each major version, which
+// are not in PATH.
+const postgreSQLDirs = "/usr/lib/postgresql/*/bin"
+
+// postgreSQLUser is the superuser of a private server, and the account it runs as.
+const postgreSQLUser = "postgres"
+
+// PostgreSQL is a private PostgreSQL server with the settings it comes with:
+// a commit is on disk. Nothing of the delay bridge needs one; bench/compare
+// measures others on it.
+type PostgreSQL struct {
+	server
+	port int
+}
+
+// URL is the address of the database that comes with the server. It stays the
+// same for the life of the server.
+func (p *PostgreSQL) URL() string {
+	u := url.URL{
+		Scheme: "postgres", User: url.User(postgreSQLUser), Host: loopback(p.port),
+		Path: "/postgres", RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// StartPostgreSQL starts a server of its own from the distribution's package,
+// and returns when it answers. The caller owes it a Stop, after it has closed
+// its connections.
+func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
+	if err := ensure(ctx, missingPostgreSQL, ""); err != nil {
+		return nil, err
+	}
+	n, err := newNode("postgresql", postgreSQLUser, 1)
+	if err != nil {
+		return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
+	}
+	p := &PostgreSQL{port: n.ports[0].number}
+	p.server = server{name: "PostgreSQL", instance: n, probe: p.answers}
+	if err := n.initDB(ctx, p.port); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare PostgreSQL: %w", err), n.discard(ctx))
+	}
+	if err := p.startOrDiscard(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Stop ends the server and removes its data. Killed, it would leave its
+// System V shared memory behind; so it is asked first, for the kind of shutdown
+// that does not wait for its clients.
+func (p *PostgreSQL) Stop(ctx context.Context) error {
+	if n, ok := p.instance.(*node); ok && n.process.alive() {
+		_ = n.process.signal(syscall.SIGINT)
+		n.process.terminate(haltGrace)
+	}
+	return p.server.Stop(ctx)
+}
+
+// initDB makes the folder of the data and the server's command line.
+func (n *node) initDB(ctx context.Context, number int) error {
+	programs, err := findPostgreSQL()
+	if err != nil {
+		return err
+	}
+	if err := n.account.own(n.dir); err != nil {
+		return err
+	}
+	data := filepath.Join(n.dir, "data")
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "--pgdata="+data,
+		"--username="+postgreSQLUser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+	cmd.Dir = n.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.account.credential()}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, tail(output))
+	}
+	n.program = []string{
+		filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(number),
+		"-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories=",
+		"-c", "dynamic_shared_memory_type=mmap", // in the folder that is removed
+	}
+	return nil
+}
+
+// answers returns nil once the server accepts connections.
+func (p *PostgreSQL) answers(ctx context.Context) error {
+	programs, err := findPostgreSQL()
+	if err != nil {
+		return hopeless{err}
+	}
+	return exec.CommandContext(ctx, filepath.Join(programs, "pg_isready"),
+		"--quiet", "--host=127.0.0.1", "--port="+strconv.Itoa(p.port)).Run()
+}
+
+func missingPostgreSQL() []string {
+	if _, err := findPostgreSQL(); err != nil {
+		return []string{"postgresql"}
+	}
+	return nil
+}
+
+// findPostgreSQL returns the folder of the newest server's programs.
+func findPostgreSQL() (string, error) {
+	dirs, err := filepath.Glob(postgreSQLDirs)
+	if err != nil {
+		return "", err
+	}
+	major := func(dir string) int {
+		number, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
+		return number
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return major(b) - major(a) })
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "postgres")); err == nil {
+			return dir, nil
+		}
+	}
+	if program, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(program), nil
+	}
+	return "", errors.New("no PostgreSQL server found")
+}
