@@ -90,7 +90,7 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	args := append(make([]any, 0, 7+len(p.leads)), key, kind, ms, message.AppendEnvelope(nil, m, key),
 		wakeChannel(p.config.Topology), k.number, notLaterThan)
 	args = append(args, p.leads...)
-	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot)}, args...).Slice()
+	answer, err := p.scripts.park.Run(ctx, pipeline, []string{k.schedule, k.state, k.slot(slot), k.envelopes}, args...).Slice()
 	if err != nil {
 		clock.forget()
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, classify(err))

@@ -98,7 +98,8 @@ func TestRefusedForNowIsNotStored(t *testing.T) {
 			b, operator := newBenchWithRedis(t, short())
 			b.run(t, nil)
 			before := b.parkOne(t, "before", message.After(2500*time.Millisecond))
-			id := b.sameShard("before")
+			id := b.besides("before")
+			until(t, "the shard is owned", func() bool { return len(keysLike(t, b.RedisURL, "*:state")) == b.topology.Shards() })
 			state.enter(t, b, operator)
 			err := b.tryPark(t, id)
 			if err == nil || !strings.Contains(err.Error(), code) || errors.Is(err, redisbridge.ErrUnconfirmed) {
@@ -121,10 +122,11 @@ func TestRefusedForNowIsNotStored(t *testing.T) {
 	}
 }
 
-// sameShard returns another ID of a message's shard.
-func (b *bench) sameShard(as string) string {
+// besides returns an ID that is kept beside another one: in the same shard, and
+// its envelope in the same hash.
+func (b *bench) besides(other string) string {
 	for i := 0; ; i++ {
-		if id := fmt.Sprintf("%s-%d", as, i); redisbridge.ShardIn(b.topology, id) == redisbridge.ShardIn(b.topology, as) {
+		if id := fmt.Sprintf("%s-%d", other, i); redisbridge.EnvelopesOf(b.topology, id) == redisbridge.EnvelopesOf(b.topology, other) {
 			return id
 		}
 	}

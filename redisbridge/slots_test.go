@@ -2,6 +2,7 @@ package redisbridge_test
 
 import (
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -86,5 +87,43 @@ func endMigration(t *testing.T, b *bench, operator operator) {
 	t.Helper()
 	for _, o := range b.slotOwners(t, operator) {
 		o.do(t, "SETSLOT", o.slot, "STABLE")
+	}
+}
+
+// moveTo moves the slot to another node, key by key.
+func (o slotOwner) moveTo(t *testing.T, target *redis.Client, all operator) {
+	t.Helper()
+	ids := map[*redis.Client]string{o.Client: "", target: ""}
+	for node := range ids {
+		id, err := node.ClusterMyID(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[node] = id
+	}
+	slotOwner{target, o.slot}.do(t, "SETSLOT", o.slot, "IMPORTING", ids[o.Client])
+	o.do(t, "SETSLOT", o.slot, "MIGRATING", ids[target])
+	host, port, err := net.SplitHostPort(target.Options().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		keys, err := o.ClusterGetKeysInSlot(t.Context(), int(o.slot), 100).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		command := []any{"MIGRATE", host, port, "", 0, patience.Milliseconds(), "KEYS"}
+		for _, key := range keys {
+			command = append(command, key)
+		}
+		if err := o.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range append(operator{target, o.Client}, all...) {
+		slotOwner{node, o.slot}.do(t, "SETSLOT", o.slot, "NODE", ids[target])
 	}
 }

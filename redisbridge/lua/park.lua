@@ -1,6 +1,7 @@
 -- Stores one message to be promoted in time, unless its ID is parked already.
 --
--- KEYS: 1 schedule, 2 state, 3 the hash of the ID's envelope
+-- KEYS: 1 schedule, 2 state, 3 the hash of the ID's envelope, 4 base key of the
+--       envelopes (lib.lua)
 -- ARGV: 1 ID, 2 'in' or 'at', 3 milliseconds (a delay, or Unix time), 4 envelope,
 --       5 wake channel, 6 shard, 7 an instant in Unix ms that this clock had not
 --       passed when the delay began to run, or 0 for now, 8... TTLs of the lanes
