@@ -3,6 +3,9 @@ package redisbridge_test
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -23,13 +26,14 @@ func (b *bench) slotOwners(t *testing.T, operator operator) []slotOwner {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ranges, err := operator[0].ClusterSlots(t.Context()).Result()
+		shards, err := operator[0].ClusterShards(t.Context()).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range ranges {
+		for _, shard := range shards {
+			here := slices.ContainsFunc(shard.Slots, func(r redis.SlotRange) bool { return r.Start <= slot && slot <= r.End })
 			for _, server := range operator {
-				if int64(r.Start) <= slot && slot <= int64(r.End) && r.Nodes[0].Addr == server.Options().Addr {
+				if here && strings.HasSuffix(server.Options().Addr, ":"+strconv.FormatInt(shard.Nodes[0].Port, 10)) {
 					all = append(all, slotOwner{server, slot})
 				}
 			}

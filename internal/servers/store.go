@@ -96,6 +96,7 @@ func (s *Store) Restart(ctx context.Context) error {
 		return s.awaitCluster(ctx)
 	case Watched:
 		return s.restartWatched(ctx)
+	case Single:
 	}
 	return s.nodes[0].Restart(ctx)
 }
