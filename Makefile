@@ -39,6 +39,15 @@ test-integration: ## Run the tests of the packages that talk to servers, but not
 	@$(DEVSERVERS) run -- $(GOTEST) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 		| awk '/internal\/servers/ && $$1 !~ /internal\/fault$$/ { print $$1 }')
 
+# CLUSTER_TESTS is what there is to test beside the servers themselves.
+CLUSTER_TESTS ?= ./redisbridge/... ./producer/... ./consumer/... ./topology/... ./cmd/...
+
+.PHONY: test-clusters
+test-clusters: ## Run the tests on Redis Cluster, on Sentinel, and on RabbitMQ with one node of three down
+	@DELAYBRIDGE_REDIS_LAYOUT=cluster $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)
+	@DELAYBRIDGE_REDIS_LAYOUT=sentinel $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)
+	@DELAYBRIDGE_RABBITMQ_LAYOUT=cluster $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)
+
 .PHONY: lint
 lint: ## Check the style of Go and shell
 	@command -v golangci-lint >/dev/null || test -x "$$(go env GOPATH)/bin/golangci-lint" || go install $(LINTER)

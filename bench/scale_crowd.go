@@ -29,7 +29,7 @@ const (
 // broker, and in turns.
 func (s *scale) crowded(ctx context.Context) (err error) {
 	return onServers(ctx, func(pair *servers.Pair, full *site) (err error) {
-		store, err := servers.StartRedis(ctx, servers.Config{Choice: pair.Choice})
+		store, err := servers.StartStore(ctx, servers.Config{Choice: pair.Choice})
 		if err != nil {
 			return err
 		}

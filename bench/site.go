@@ -22,7 +22,7 @@ import (
 // park, and a queue for all that comes out.
 type site struct {
 	rabbitmq *servers.RabbitMQ
-	redis    *servers.Redis
+	redis    *servers.Store
 	topology *topology.Topology
 	client   redis.UniversalClient
 	conn     *amqp.Connection // of the consumer
@@ -35,7 +35,7 @@ type site struct {
 	failed  chan error
 }
 
-func newSite(ctx context.Context, prefix string, rabbitmq *servers.RabbitMQ, store *servers.Redis) (*site, error) {
+func newSite(ctx context.Context, prefix string, rabbitmq *servers.RabbitMQ, store *servers.Store) (*site, error) {
 	t, err := topology.New(topology.Config{Prefix: prefix})
 	if err != nil {
 		return nil, err

@@ -221,23 +221,29 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 	}
 }
 
-// warnOfPersistence says what the server's settings do not guarantee.
+// warnOfPersistence says what the servers' settings do not guarantee.
 func (b *Bridge) warnOfPersistence(ctx context.Context) {
+	if err := eachServer(ctx, b.config.Client, b.warnOfSettings); err != nil {
+		b.log.Warn("cannot see how Redis keeps data; see docs/operations.md", "error", err)
+	}
+}
+
+func (b *Bridge) warnOfSettings(ctx context.Context, server redis.UniversalClient) error {
 	for _, setting := range []struct{ name, want, otherwise string }{
 		{"appendonly", "yes", "parked messages are lost when Redis stops"},
 		{"appendfsync", "always", "messages parked in the last second can be lost when Redis crashes"},
 		{"maxmemory-policy", "noeviction", "a full Redis throws parked messages away"},
 	} {
-		found, err := b.config.Client.ConfigGet(ctx, setting.name).Result()
+		found, err := server.ConfigGet(ctx, setting.name).Result()
 		if err != nil {
-			b.log.Warn("cannot see how Redis keeps data; see docs/operations.md", "error", err)
-			return
+			return err
 		}
 		if found[setting.name] != setting.want {
 			b.log.Warn("Redis is not set to keep what it confirms", "setting", setting.name,
 				"found", found[setting.name], "want", setting.want, "otherwise", setting.otherwise)
 		}
 	}
+	return nil
 }
 
 const retryPause = 500 * time.Millisecond

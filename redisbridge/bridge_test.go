@@ -27,6 +27,7 @@ type bench struct {
 	client   redis.UniversalClient
 	park     *redisbridge.Park
 	arrivals *arrivals
+	lost     []slotOwner // by disown
 }
 
 func newBench(t *testing.T, c topology.Config) *bench {

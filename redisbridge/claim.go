@@ -153,7 +153,7 @@ func (s *shard) postpone(ctx context.Context, back []outcome) error {
 	for _, o := range back {
 		args = append(args, o.id, o.promoteAt, s.part(o.parked))
 	}
-	return s.exec(ctx, s.b.scripts.postpone, []string{s.keys.schedule, s.keys.state, s.keys.claimed}, args)
+	return s.exec(ctx, s.b.scripts.postpone, []string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes}, args)
 }
 
 // yield gives the shard up.

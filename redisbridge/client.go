@@ -1,46 +1,93 @@
 package redisbridge
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
-// NewClient returns a client for a URL: redis://user:password@host:port/db, or
-// rediss:// for TLS. With further nodes (?addr=host:port&addr=...) it is a Redis
-// Cluster. It does no I/O.
+// clusterReload is how old a client's map of a Redis Cluster may be when it is
+// used. A node that has failed can no longer say who has its slots now.
+const clusterReload = 5 * time.Second
+
+// NewClient returns a client for a URL. It does no I/O.
 //
-// The client of a single server repeats no command by itself. The library
-// would otherwise tell only how the last repetition fared: a message whose
-// first answer was lost looks never sent, or parked before by somebody else.
+//	redis://user:password@host:6379/0                     a server; rediss:// for TLS
+//	redis://user:password@host:6379?addr=host:6379&...    a Redis Cluster, by some of its nodes
+//	redis://host:26379/0?master_name=name&addr=host:26379&username=user&password=password
+//	                                                      a server that Sentinels watch, by some of them
+//
+// A user and a password in front of the Sentinel's host are for the Sentinels.
+//
+// The client sends each command once. The library would otherwise repeat it
+// after a lost connection, too, and tell only how the last repetition fared: a
+// message whose first answer was lost looks never sent, or parked before by
+// somebody else. In a Redis Cluster it follows MOVED, by which a node says that
+// it has done nothing, but not ASK: while the keys of a slot move one by one,
+// a script would work on a part of them.
 func NewClient(rawURL string) (redis.UniversalClient, error) {
-	if u, err := url.Parse(rawURL); err == nil && u.Query().Has("addr") {
+	query := url.Values{}
+	if u, err := url.Parse(rawURL); err == nil {
+		query = u.Query()
+	}
+	client, err := newClient(rawURL, query)
+	if err != nil {
+		return nil, wrongURL(rawURL, query, err)
+	}
+	return client, nil
+}
+
+func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
+	switch {
+	case query.Has("master_name"):
+		options, err := redis.ParseFailoverURL(rawURL)
+		if err != nil {
+			return nil, err
+		}
+		if options.MasterName == "" {
+			return nil, errors.New("master_name is empty")
+		}
+		if options.RouteByLatency || options.RouteRandomly || options.ReplicaOnly {
+			return nil, errors.New("a replica can park nothing")
+		}
+		options.MaxRetries = -1
+		return redis.NewFailoverClient(options), nil
+	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
 		if err != nil {
-			return nil, wrongURL(rawURL, err)
+			return nil, err
 		}
-		return redis.NewClusterClient(options), nil
+		options.MaxRedirects, options.ClusterStateReloadInterval = -1, clusterReload
+		client := redis.NewClusterClient(options)
+		client.AddHook(moves{})
+		return client, nil
 	}
 	options, err := redis.ParseURL(rawURL)
 	if err != nil {
-		return nil, wrongURL(rawURL, err)
+		return nil, err
 	}
 	options.MaxRetries = -1
 	return redis.NewClient(options), nil
 }
 
-// wrongURL leaves the URL's password out, which the library's error may quote.
-func wrongURL(rawURL string, err error) error {
-	shown, reason := "the URL", err.Error()
+// wrongURL leaves the URL's passwords out, which the library's error may quote.
+func wrongURL(rawURL string, query url.Values, err error) error {
+	reason := err.Error()
 	if u, parseErr := url.Parse(rawURL); parseErr == nil {
-		shown = u.Redacted()
-		if password, ok := u.User.Password(); ok && password != "" {
-			reason = strings.ReplaceAll(reason, password, "xxxxx")
+		password, _ := u.User.Password()
+		for _, secret := range []string{password, query.Get("password")} {
+			if secret != "" {
+				reason = strings.ReplaceAll(reason, secret, "xxxxx")
+			}
 		}
 	} else {
 		reason = "it cannot be parsed"
 	}
-	return fmt.Errorf("%w: %s: %s; want redis://user:password@host:6379/0", ErrConfiguration, shown, reason)
+	return fmt.Errorf("%w: %s: %s; want redis://user:password@host:6379/0", ErrConfiguration, broker.Redact(rawURL), reason)
 }

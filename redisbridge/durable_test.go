@@ -111,7 +111,7 @@ func stored(t *testing.T, url string, top *topology.Topology) map[string]copies 
 				found[id] = c
 			}
 		}
-		for _, slot := range must(client.Keys(ctx, shard+"envelopes:*").Result()) {
+		for _, slot := range keysLike(t, url, shard+"envelopes:*") {
 			for _, id := range must(client.HKeys(ctx, slot).Result()) {
 				c := found[id]
 				c.envelopes++
@@ -176,10 +176,10 @@ func anyHour() message.When {
 	return message.After(time.Hour + time.Duration(rand.IntN(60_000))*time.Millisecond)
 }
 
-// killed kills and restarts a server some times, each time at an instant that
+// killed kills and restarts Redis some times, of a cluster all nodes, each time at an instant that
 // has nothing to do with what it is doing. Every other time it stays away until
 // down has returned.
-func killed(t *testing.T, store *servers.Redis, a *answers, before, down func()) {
+func killed(t *testing.T, store *servers.Store, a *answers, before, down func()) {
 	t.Helper()
 	for round := range 6 {
 		before()
@@ -200,7 +200,7 @@ func killed(t *testing.T, store *servers.Redis, a *answers, before, down func())
 // parking is a Redis of its own, and a park that many goroutines use.
 type parking struct {
 	answers
-	store    *servers.Redis
+	store    *servers.Store
 	topology *topology.Topology
 	park     *redisbridge.Park
 	size     int // bytes of each body
@@ -272,9 +272,7 @@ func TestKillsAreNoticedWithoutPersistence(t *testing.T) {
 	t.Parallel()
 	p := newParking(t)
 	p.parkWhileKilled(t, func() {
-		if err := connect(t, p.store.URL()).ConfigSet(t.Context(), "appendonly", "no").Err(); err != nil {
-			t.Fatal(err)
-		}
+		operator(servertest.Primaries(t, p.store.URL())).set(t, "appendonly", "no")
 	})
 	lost, _ := objections(p.all(), stored(t, p.store.URL(), p.topology))
 	if len(lost) == 0 {
@@ -355,7 +353,7 @@ func BenchmarkParkingByPersistence(b *testing.B) {
 	const publishers, each, turns = 512, 20, 5
 	p := newParking(b)
 	p.size = 256
-	admin := connect(b, p.store.URL())
+	admin := operator(servertest.Primaries(b, p.store.URL()))
 	settings := []struct{ name, appendonly, appendfsync string }{
 		{"none", "no", "always"}, {"everysec", "yes", "everysec"}, {"always", "yes", "always"},
 	}
@@ -363,15 +361,16 @@ func BenchmarkParkingByPersistence(b *testing.B) {
 	for turn := 0; b.Loop(); turn++ {
 		for i := range turns * len(settings) {
 			s := settings[i%len(settings)]
-			if err := admin.ConfigSet(b.Context(), "appendfsync", s.appendfsync).Err(); err != nil {
-				b.Fatal(err)
-			}
-			if err := admin.ConfigSet(b.Context(), "appendonly", s.appendonly).Err(); err != nil {
-				b.Fatal(err)
-			}
+			admin.set(b, "appendfsync", s.appendfsync)
+			admin.set(b, "appendonly", s.appendonly)
 			until(b, "append-only file begun", func() bool {
-				info, err := admin.Info(b.Context(), "persistence").Result()
-				return err == nil && strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0")
+				return admin.each(b, func(server *redis.Client) error {
+					info, err := server.Info(b.Context(), "persistence").Result()
+					if err == nil && strings.Contains(info, "aof_rewrite_in_progress:1") || strings.Contains(info, "aof_rewrite_scheduled:1") {
+						err = errors.New("not yet")
+					}
+					return err
+				}) == nil
 			})
 			began := time.Now()
 			var all sync.WaitGroup
@@ -386,7 +385,7 @@ func BenchmarkParkingByPersistence(b *testing.B) {
 			}
 			all.Wait()
 			took[s.name] += time.Since(began)
-			if err := admin.FlushDB(b.Context()).Err(); err != nil {
+			if err := admin.each(b, func(server *redis.Client) error { return server.FlushDB(b.Context()).Err() }); err != nil {
 				b.Fatal(err)
 			}
 		}

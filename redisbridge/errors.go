@@ -30,15 +30,16 @@ var (
 // classify turns an error of the client library into one of the above, where it
 // is one of these. What stays as it is was refused for now: nothing was done.
 //
-// The library repeats a command by itself after some refusals, and after a lost
-// connection, which every script bears.
+// Every command was sent once: see [NewClient].
 func classify(err error) error {
 	var answer redis.Error
 	var network *net.OpError
 	switch {
 	case err == nil, errors.Is(err, redis.ErrClosed):
 		return err
-	case errors.As(err, &answer):
+	case errors.Is(err, redis.Nil) && !errors.As(err, &network): // every Sentinel has said so
+		return fmt.Errorf("%w: Sentinel knows no master_name like that of the URL: %w", ErrConfiguration, err)
+	case errors.As(err, &answer) && !errors.Is(err, redis.Nil):
 		return classifyAnswer(err, answer.Error())
 	case errors.As(err, &network) && network.Op == "dial",
 		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
@@ -70,6 +71,7 @@ const duringScript = " script: "
 // isMistake recognises the answers that only a person can change.
 func isMistake(text string) bool {
 	return beginsWith(text, "WRONGPASS ", "NOAUTH ", "NOPERM ", "ERR invalid password", "ERR DB index",
+		"ERR unknown command", "ERR This instance has cluster support disabled", // the URL is of another layout
 		"ERR The user executing the script") // how Redis 7.0 says NOPERM
 }
 

@@ -25,6 +25,12 @@ func ShardIn(t *topology.Topology, id string) int {
 	return shard
 }
 
+// EnvelopesOf returns the key of the hash that an ID's envelope is in.
+func EnvelopesOf(t *topology.Topology, id string) string {
+	shard, slot := locate(id, t.Shards())
+	return keysOf(t, shard).slot(slot)
+}
+
 // Holds reports whether Redis has a message, parked or claimed.
 func Holds(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) (bool, error) {
 	shard, slot := locate(id, t.Shards())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -215,9 +214,9 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
 	b.parkOne(t, "broken", message.After(700*time.Millisecond))
-	keys, err := b.client.Keys(t.Context(), "{"+b.Prefix+":*}:envelopes:*").Result()
-	if err != nil || len(keys) != 1 {
-		t.Fatalf("keys %v, %v; want one", keys, err)
+	keys := keysLike(t, b.RedisURL, "{"+b.Prefix+":*}:envelopes:*")
+	if len(keys) != 1 {
+		t.Fatalf("keys %v; want one", keys)
 	}
 	stored := b.client.HGet(t.Context(), keys[0], "broken").Val()
 	if err := b.client.HSet(t.Context(), keys[0], "broken", stored[:12]+"\x63rest").Err(); err != nil {
@@ -273,9 +272,7 @@ func TestServersThatRestartLoseNothing(t *testing.T) {
 	if err := errors.Join(store.Kill(t.Context()), store.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.client.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	operator(servertest.Primaries(t, store.URL())).do(t, "SCRIPT", "FLUSH")
 	park("before rabbitmq died")
 	if err := errors.Join(rabbit.Kill(t.Context()), rabbit.Restart(t.Context())); err != nil {
 		t.Fatal(err)
@@ -309,12 +306,7 @@ func TestWrongConfigurationIsSaid(t *testing.T) {
 	if err := b.client.HSet(t.Context(), "{"+earlier.Prefix+"}:layout", "version", "1", "shards", old.Shards()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	wrongUser, err := url.Parse(b.RedisURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrongUser.User = url.UserPassword("nobody", "secret")
-	refused, err := redisbridge.NewClient(wrongUser.String())
+	refused, err := redisbridge.NewClient(servertest.AsRedisUser(t, b.RedisURL, "nobody", "secret"))
 	if err != nil {
 		t.Fatal(err)
 	}

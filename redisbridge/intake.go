@@ -59,6 +59,9 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 	if err != nil {
 		return broker.Classify(err)
 	}
+	watched, done := context.WithCancel(ctx)
+	defer done()
+	go b.watchConsumer(watched, ch) // ends with the channel
 	var hands sync.WaitGroup
 	defer hands.Wait()
 	for {
@@ -77,6 +80,28 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 				return errCancelled
 			}
 			hands.Go(func() { b.takeInOne(ctx, ready, &d) })
+		}
+	}
+}
+
+// watchConsumer ends a channel whose consumer the inbox does not know: RabbitMQ
+// 3.10, with a node down, does not tell a consumer that its queue was deleted.
+func (b *Bridge) watchConsumer(ctx context.Context, ch *amqp.Channel) {
+	ticker := time.NewTicker(b.config.RepairEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		inbox, err := ch.QueueDeclarePassive(b.config.Topology.Inbox(), true, false, false, false, nil)
+		if err != nil { // which has ended the channel
+			return
+		}
+		if inbox.Consumers == 0 {
+			_ = ch.Close()
+			return
 		}
 	}
 }

@@ -4,33 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// newBenchWithRedis is newBench with a Redis of its own, and an operator's
-// client for it, which gives up at the first refusal.
-func newBenchWithRedis(t *testing.T, c topology.Config) (*bench, *redis.Client) {
+// newBenchWithRedis is newBench with a Redis of its own, and its operator.
+func newBenchWithRedis(t *testing.T, c topology.Config) (*bench, operator) {
 	t.Helper()
 	env := servertest.ForTest(t)
 	env.RedisURL = servertest.RedisForTest(t).URL()
-	options, err := redis.ParseURL(env.RedisURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.MaxRetries = -1
-	operator := redis.NewClient(options)
-	t.Cleanup(func() { _ = operator.Close() })
 	b := newBenchAt(t, c, env)
 	b.arrivals = listen(t, b.dial(t))
-	return b, operator
+	return b, servertest.Primaries(t, env.RedisURL)
 }
 
 // tryPark parks a message that is due in an hour.
@@ -51,9 +43,7 @@ func TestFullRedisLetsMessagesOut(t *testing.T) {
 		id := fmt.Sprintf("m-%d", i)
 		due[id] = b.parkOne(t, id, message.After(delay+time.Duration(i)*10*time.Millisecond))
 	}
-	if err := operator.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	operator.set(t, "maxmemory", "1mb")
 	refused := func(when string) {
 		t.Helper()
 		if err := b.tryPark(t, "late"); !errors.Is(err, redisbridge.ErrFull) || errors.Is(err, redisbridge.ErrUnconfirmed) {
@@ -72,41 +62,56 @@ func TestFullRedisLetsMessagesOut(t *testing.T) {
 		}
 	}
 	refused("after all have arrived")
-	if err := operator.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	operator.set(t, "maxmemory", "0")
 	if err := b.tryPark(t, "late"); err != nil {
 		t.Errorf("park once there is room again: %v", err)
 	}
 }
 
+// A refusal is a state in which a server refuses for now.
+type refusal struct {
+	enter, leave func(*testing.T, *bench, operator)
+}
+
+// refusals are those that there are in the layout under test, by the answer. In a
+// Redis Cluster there is no REPLICAOF: a replica sends clients away (MOVED).
+func refusals() map[string]refusal {
+	all := map[string]refusal{
+		"NOREPLICAS": {set("min-replicas-to-write", "2"), set("min-replicas-to-write", "0")},
+		"BUSY":       {busy, killScript},
+	}
+	if servertest.RedisLayout() == servers.Clustered {
+		all["CLUSTERDOWN"] = refusal{disown, own}
+		all["TRYAGAIN"] = refusal{beginMigration, endMigration}
+	} else {
+		all["READONLY"] = refusal{replica("yes"), primary}
+		all["MASTERDOWN"] = refusal{replica("no"), primary}
+	}
+	return all
+}
+
 func TestRefusedForNowIsNotStored(t *testing.T) {
 	t.Parallel()
-	for code, state := range map[string]struct {
-		enter, leave func(*testing.T, *redis.Client)
-	}{
-		"READONLY":   {replica("yes"), primary},
-		"MASTERDOWN": {replica("no"), primary},
-		"NOREPLICAS": {set("min-replicas-to-write", "1"), set("min-replicas-to-write", "0")},
-		"BUSY":       {busy, killScript},
-	} {
+	for code, state := range refusals() {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			b, operator := newBenchWithRedis(t, short())
 			b.run(t, nil)
 			before := b.parkOne(t, "before", message.After(2500*time.Millisecond))
-			state.enter(t, operator)
-			err := b.tryPark(t, "refused")
+			id := b.besides("before")
+			until(t, "the shard is owned", func() bool { return len(keysLike(t, b.RedisURL, "*:state")) == b.topology.Shards() })
+			state.enter(t, b, operator)
+			err := b.tryPark(t, id)
 			if err == nil || !strings.Contains(err.Error(), code) || errors.Is(err, redisbridge.ErrUnconfirmed) {
 				t.Errorf("got %v, want %s, definitely", err, code)
 			}
 			for time.Now().Before(before) { // the bridge is refused too
-				if err := b.tryPark(t, "refused"); err == nil {
+				if err := b.tryPark(t, id); err == nil {
 					t.Fatal("parked meanwhile")
 				}
 			}
-			state.leave(t, operator)
-			held, err := redisbridge.Holds(t.Context(), operator, b.topology, "refused")
+			state.leave(t, b, operator)
+			held, err := redisbridge.Holds(t.Context(), b.client, b.topology, id)
 			if err != nil || held {
 				t.Errorf("Redis holds the refused message: %v, %v", held, err)
 			}
@@ -117,68 +122,54 @@ func TestRefusedForNowIsNotStored(t *testing.T) {
 	}
 }
 
-func set(setting, value string) func(*testing.T, *redis.Client) {
-	return func(t *testing.T, operator *redis.Client) {
-		t.Helper()
-		if err := operator.ConfigSet(t.Context(), setting, value).Err(); err != nil {
-			t.Fatal(err)
+// besides returns an ID that is kept beside another one: in the same shard, and
+// its envelope in the same hash.
+func (b *bench) besides(other string) string {
+	for i := 0; ; i++ {
+		if id := fmt.Sprintf("%s-%d", other, i); redisbridge.EnvelopesOf(b.topology, id) == redisbridge.EnvelopesOf(b.topology, other) {
+			return id
 		}
+	}
+}
+
+func set(setting, value string) func(*testing.T, *bench, operator) {
+	return func(t *testing.T, _ *bench, operator operator) {
+		t.Helper()
+		operator.set(t, setting, value)
 	}
 }
 
 // replica makes the server one of a primary that never answers, so that it
 // keeps its data.
-func replica(servesStaleData string) func(*testing.T, *redis.Client) {
-	return func(t *testing.T, operator *redis.Client) {
+func replica(servesStaleData string) func(*testing.T, *bench, operator) {
+	return func(t *testing.T, _ *bench, operator operator) {
 		t.Helper()
-		set("replica-serve-stale-data", servesStaleData)(t, operator)
-		if err := operator.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		operator.set(t, "replica-serve-stale-data", servesStaleData)
+		operator.do(t, "REPLICAOF", "127.0.0.1", "1")
 	}
 }
 
-func primary(t *testing.T, operator *redis.Client) {
+func primary(t *testing.T, _ *bench, operator operator) {
 	t.Helper()
-	if err := operator.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	operator.do(t, "REPLICAOF", "NO", "ONE")
 }
 
 // busy has a script run for ever, and returns when the server says so.
-func busy(t *testing.T, operator *redis.Client) {
+func busy(t *testing.T, _ *bench, operator operator) {
 	t.Helper()
-	set("busy-reply-threshold", "10")(t, operator)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = operator.Eval(t.Context(), "while true do end", nil).Err() // until it is killed
-	}()
-	t.Cleanup(func() { <-ended })
-	awaitPing(t, operator, "BUSY")
+	operator.set(t, "busy-reply-threshold", "10")
+	var ended sync.WaitGroup
+	for _, server := range operator {
+		ended.Go(func() {
+			_ = server.Eval(t.Context(), "while true do end", nil).Err() // until it is killed
+		})
+	}
+	t.Cleanup(ended.Wait)
+	operator.awaitPing(t, "BUSY")
 }
 
-func killScript(t *testing.T, operator *redis.Client) {
+func killScript(t *testing.T, _ *bench, operator operator) {
 	t.Helper()
-	if err := operator.Do(t.Context(), "SCRIPT", "KILL").Err(); err != nil {
-		t.Fatal(err)
-	}
-	awaitPing(t, operator, "PONG") // the script notices a little later
-}
-
-// awaitPing returns when the server answers so.
-func awaitPing(t *testing.T, operator *redis.Client, want string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		answer, err := operator.Ping(t.Context()).Result()
-		if err != nil {
-			answer = err.Error()
-		}
-		if strings.HasPrefix(answer, want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ping answers %s, want %s", answer, want)
-		}
-	}
+	operator.do(t, "SCRIPT", "KILL")
+	operator.awaitPing(t, "PONG") // the script notices a little later
 }

@@ -98,7 +98,7 @@ func scriptEnv(t *testing.T) map[string]string {
 		"AMQP_OF_A_STRANGER":         asStranger(env.AMQPURL),
 		"AMQP_WITHOUT_CONFIGURE":     withoutConfigure(t, env),
 		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
-		"REDIS_OF_A_STRANGER":        asStranger(env.RedisURL),
+		"REDIS_OF_A_STRANGER":        servertest.AsRedisUser(t, env.RedisURL, "stranger", "s3cret"),
 	}
 }
 

@@ -38,7 +38,7 @@ func (s setting) env() string {
 var tableOfSettings = [...]setting{
 	{"amqp-url", "amqp://guest:guest@localhost:5672/", "RabbitMQ, as an AMQP URI"},
 	{"management-url", "http://guest:guest@localhost:15672", "RabbitMQ's management API"},
-	{"redis-url", "redis://localhost:6379/0", "Redis: redis:// or rediss://, user:password@host:port/db"},
+	{"redis-url", "redis://localhost:6379/0", "Redis: redis:// or rediss://, user:password@host:port/db; a cluster: ?addr=host:port for each further node; Sentinel: ?master_name=name"},
 	{"prefix", topology.DefaultPrefix, "start of the name of every exchange, queue and Redis key"},
 	{"tiers", ttlList(topology.DefaultTiers()), "TTLs of the tiers, comma-separated"},
 	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},

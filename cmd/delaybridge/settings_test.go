@@ -141,7 +141,7 @@ func TestConfigShowKeepsSecrets(t *testing.T) {
 	env := map[string]string{
 		"DELAYBRIDGE_AMQP_URL":       "amqp://u:s3cret@h/v",
 		"DELAYBRIDGE_MANAGEMENT_URL": "http://u:s3cret@h",
-		"DELAYBRIDGE_REDIS_URL":      "redis://:s3cret@h",
+		"DELAYBRIDGE_REDIS_URL":      "redis://:s3cret@h?master_name=m&password=s3cret",
 	}
 	for _, format := range []string{formatTable, formatJSON, formatJSONL} {
 		code, stdout, stderr := runIn(t, env, "config", "show", "-o", format)

@@ -44,16 +44,20 @@ type Config struct {
 	RabbitMQImage string
 	// RedisImage defaults to what [RedisImageVariable] says, and that to [DefaultRedisImage].
 	RedisImage string
+	// RedisLayout defaults to what [RedisLayoutVariable] says, and that to [Single].
+	RedisLayout Layout
+	// RabbitMQLayout defaults to what [RabbitMQLayoutVariable] says, and that to [Single].
+	RabbitMQLayout Layout
 }
 
-// withDefaults fills in what is not set and rejects an unknown choice.
+// withDefaults fills in what is not set and rejects what is unknown.
 func (c Config) withDefaults() (Config, error) {
 	c.Choice = cmp.Or(c.Choice, Choice(os.Getenv(ChoiceVariable)), Auto)
 	c.RabbitMQImage = cmp.Or(c.RabbitMQImage, os.Getenv(RabbitMQImageVariable), DefaultRabbitMQImage)
 	c.RedisImage = cmp.Or(c.RedisImage, os.Getenv(RedisImageVariable), DefaultRedisImage)
 	switch c.Choice {
 	case Auto, Containers, Packages:
-		return c, nil
+		return c.withLayouts()
 	}
 	return c, fmt.Errorf("%s=%q: want %s, %s or %s", ChoiceVariable, c.Choice, Auto, Containers, Packages)
 }

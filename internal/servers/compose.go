@@ -23,8 +23,8 @@ type composition struct {
 }
 
 // StartComposed is [Start] for people to look at: containers are those of
-// compose.yaml, which is looked for in the working directory and above. Private
-// nodes are the same in both.
+// compose.yaml, which is looked for in the working directory and above, and has
+// one server of each kind. Private nodes are the same in both.
 func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 	config, err := config.settle(ctx)
 	if err != nil {
@@ -37,14 +37,13 @@ func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", composeFile, err)
 	}
+	rabbit := newRabbitMQ(&service{all, "rabbitmq"}, "rabbit@rabbitmq", all.ports[0].number, all.ports[1].number)
+	store := newRedis(&service{all, "redis"}, all.ports[2].number)
 	pair := &Pair{
-		RabbitMQ: newRabbitMQ(&service{all, "rabbitmq"}, "rabbit@rabbitmq", all.ports[0].number, all.ports[1].number),
-		Redis:    newRedis(&service{all, "redis"}, all.ports[2].number),
-		Choice:   Containers,
-		composed: all,
+		RabbitMQ: rabbit, stopRabbitMQ: rabbit.Stop, Redis: newSingleStore(store), Choice: Containers, composed: all,
 	}
 	// One after the other: both would create the network that they share.
-	for _, start := range []func(context.Context) error{pair.RabbitMQ.start, pair.Redis.start} {
+	for _, start := range []func(context.Context) error{rabbit.start, store.start} {
 		if err := start(ctx); err != nil {
 			return nil, errors.Join(err, pair.Stop(context.WithoutCancel(ctx)))
 		}

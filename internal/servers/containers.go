@@ -70,11 +70,15 @@ type box struct {
 	files map[string]string // contents by the path inside
 	// secrets are files, too, which the image hands to the server's user.
 	secrets map[string]string
-	env     map[string]string
-	args    []string
-	engine  *client.Client
-	dog     *watchdog
-	made    bool
+	// rewritable are files, too, which the server itself may change.
+	rewritable map[string]string
+	env        map[string]string
+	args       []string
+	engine     *client.Client
+	dog        *watchdog
+	made       bool
+	// atHome has the container use this machine's network as it is.
+	atHome bool
 	// bridges are the networks it is in, besides the engine's default one when
 	// it entered them later.
 	bridges []*bridge
@@ -129,6 +133,25 @@ func (b *box) start(ctx context.Context) error {
 	}
 	add(b.files, 0o644)
 	add(b.secrets, 0o600)
+	add(b.rewritable, 0o666)
+	b.made = true
+	customizers := []testcontainers.ContainerCustomizer{
+		testcontainers.WithName(b.name),
+		testcontainers.WithCmd(b.args...),
+		testcontainers.WithEnv(b.env),
+		testcontainers.WithFiles(files...),
+	}
+	_, err := testcontainers.Run(ctx, b.image, append(customizers, b.attach()...)...)
+	return err
+}
+
+// attach says by which addresses the container is known.
+func (b *box) attach() []testcontainers.ContainerCustomizer {
+	if b.atHome {
+		return []testcontainers.ContainerCustomizer{
+			testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.NetworkMode = network.NetworkHost }),
+		}
+	}
 	here := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	bindings := network.PortMap{}
 	inside := make([]string, 0, len(b.ports))
@@ -138,12 +161,7 @@ func (b *box) start(ctx context.Context) error {
 			HostIP: here, HostPort: strconv.Itoa(outside.number),
 		}}
 	}
-	b.made = true
-	_, err := testcontainers.Run(ctx, b.image,
-		testcontainers.WithName(b.name),
-		testcontainers.WithCmd(b.args...),
-		testcontainers.WithEnv(b.env),
-		testcontainers.WithFiles(files...),
+	return []testcontainers.ContainerCustomizer{
 		testcontainers.WithExposedPorts(inside...),
 		// RabbitMQ's data belong to the node of this name.
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.Hostname = b.name }),
@@ -155,8 +173,7 @@ func (b *box) start(ctx context.Context) error {
 				c.NetworkMode = container.NetworkMode(b.bridges[0].name)
 			}
 		}),
-	)
-	return err
+	}
 }
 
 func (b *box) halt(ctx context.Context) error {

@@ -6,14 +6,15 @@ import (
 	"sync"
 )
 
-// A Pair is one RabbitMQ and one Redis.
+// A Pair is RabbitMQ and Redis.
 type Pair struct {
-	RabbitMQ *RabbitMQ
-	Redis    *Redis
+	RabbitMQ *RabbitMQ // of a cluster, a node that runs
+	Redis    *Store
 	// Choice is where they came from, never Auto.
 	Choice Choice
 
-	composed *composition // nil when each server stands alone
+	stopRabbitMQ func(context.Context) error
+	composed     *composition // nil when each server stands alone
 }
 
 // Start starts a pair and returns when both answer. The caller owes it a Stop.
@@ -28,8 +29,8 @@ func Start(ctx context.Context, config Config) (*Pair, error) {
 		redisErr, amqErr error
 		both             sync.WaitGroup
 	)
-	both.Go(func() { pair.RabbitMQ, amqErr = config.startRabbitMQ(ctx) })
-	both.Go(func() { pair.Redis, redisErr = config.startRedis(ctx) })
+	both.Go(func() { pair.RabbitMQ, pair.stopRabbitMQ, amqErr = config.startBroker(ctx) })
+	both.Go(func() { pair.Redis, redisErr = config.startStore(ctx) })
 	both.Wait()
 	if err := errors.Join(amqErr, redisErr); err != nil {
 		return nil, errors.Join(err, pair.Stop(context.WithoutCancel(ctx)))
@@ -37,11 +38,11 @@ func Start(ctx context.Context, config Config) (*Pair, error) {
 	return &pair, nil
 }
 
-// Stop ends both servers and removes their data.
+// Stop ends all servers and removes their data.
 func (p *Pair) Stop(ctx context.Context) error {
 	var errs []error
-	if p.RabbitMQ != nil {
-		errs = append(errs, p.RabbitMQ.Stop(ctx))
+	if p.stopRabbitMQ != nil {
+		errs = append(errs, p.stopRabbitMQ(ctx))
 	}
 	if p.Redis != nil {
 		errs = append(errs, p.Redis.Stop(ctx))

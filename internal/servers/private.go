@@ -63,12 +63,21 @@ func newNode(name, username string, ports int) (*node, error) {
 // write puts a file into the node's folder: a shipped one, and what this node
 // needs besides. It returns the file's path.
 func (n *node) write(name, more string) (string, error) {
-	content, err := shipped.ReadFile("config/" + name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	content, err := shippedOrNone(name)
+	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(n.dir, name)
-	return path, os.WriteFile(path, append(content, more...), 0o600)
+	return path, os.WriteFile(path, []byte(content+more), 0o600)
+}
+
+// shippedOrNone returns the shipped file of that name, if there is one.
+func shippedOrNone(name string) (string, error) {
+	content, err := shipped.ReadFile("config/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(content), err
 }
 
 func (n *node) start(context.Context) error {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -19,7 +18,8 @@ const probeTimeout = 5 * time.Second
 // Redis is a running Redis server that syncs every write to disk.
 type Redis struct {
 	server
-	port int
+	port    int
+	busPort int // for the other nodes of a Redis Cluster
 }
 
 // URL is the address of database 0. It stays the same for the life of the server.
@@ -52,25 +52,36 @@ func newRedis(i instance, port int) *Redis {
 
 // startPrivateRedis runs the distribution's redis-server.
 func startPrivateRedis(ctx context.Context) (*Redis, error) {
-	program, err := exec.LookPath("redis-server")
+	r, err := newPrivateRedis(ctx, member{file: "redis.conf", ports: 1})
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNode("redis", "redis", 1)
-	if err != nil {
-		return nil, fmt.Errorf("prepare Redis: %w", err)
-	}
-	settings, err := n.write("redis.conf", "")
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
-	}
-	number := n.ports[0].number
-	n.program = []string{program, settings, "--bind", "127.0.0.1", "--port", strconv.Itoa(number), "--dir", n.dir}
-	r := newRedis(n, number)
 	if err := r.startOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// newPrivateRedis prepares a server that is not started yet.
+func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	n, err := newNode("redis", "redis", m.ports)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Redis: %w", err)
+	}
+	numbers := make([]int, m.ports)
+	for i, p := range n.ports {
+		numbers[i] = p.number
+	}
+	settings, err := n.write(m.file, m.settings(n.dir, numbers))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
+	}
+	n.program = append([]string{program, settings}, m.args...)
+	return m.handle(n, numbers), nil
 }
 
 // answers returns nil once the server has loaded its data: until then PING is

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 )
 
 // redisInside is the port of a server in its container.
@@ -26,4 +28,29 @@ func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// newRedisMemberContainer prepares a container that is not started yet, in the
+// network of this machine: a member of a Redis Cluster, or what Sentinel watches,
+// has one address for its peers and for clients.
+func newRedisMemberContainer(ctx context.Context, image string, m member) (*Redis, error) {
+	const data = "/data"
+	names := []string{"1/tcp", "2/tcp"}[:m.ports]
+	b, err := newBox(box{name: "redis", image: image, atHome: true}, names...)
+	if err != nil {
+		return nil, fmt.Errorf("prepare Redis: %w", err)
+	}
+	numbers := make([]int, m.ports)
+	for i, name := range names {
+		numbers[i] = b.ports[name].number
+	}
+	// Sentinel rewrites its settings, and those of the servers it watches.
+	settings := path.Join(data, m.file)
+	b.args = slices.Concat([]string{"redis-server", settings}, m.args)
+	content, err := shippedOrNone(m.file)
+	if err != nil {
+		return nil, errors.Join(err, b.discard(ctx))
+	}
+	b.rewritable = map[string]string{settings: content + m.settings(data, numbers)}
+	return m.handle(b, numbers), nil
 }

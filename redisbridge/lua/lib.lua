@@ -10,6 +10,11 @@
 -- hashes by ID. Which of these keys a script needs depends on the server's clock
 -- and on what is due, so they are derived here from a key that was passed, and
 -- share its hash tag.
+--
+-- No key has the name of the envelopes' base. Each script that writes several keys
+-- is given it nevertheless: while a Redis Cluster moves the keys of a slot one by
+-- one, it refuses a call of which a key is missing (TRYAGAIN, ASK). Otherwise it
+-- would stop the script at the first missing key, half-way.
 local bucket_ms = 4000
 local slots = 32768
 

@@ -1,7 +1,7 @@
 -- Puts claimed messages back into the schedule, each at a given instant. Does
 -- nothing once the shard has another owner, who has put them back already.
 --
--- KEYS: 1 schedule, 2 state, 3 claimed
+-- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes (lib.lua)
 -- ARGV: 1 bridge ID, 2... ID, promote at, part of the schedule; for each message
 -- Returns the number of messages put back. O(log N) per message.
 if redis.call('HGET', KEYS[2], 'owner') ~= ARGV[1] then return 0 end

@@ -1,11 +1,13 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +30,9 @@ type Env struct {
 	VHost         string
 }
 
-// ForTest makes an Env, and removes all that is in it when the test is over. A
-// Redis key belongs to it when it begins with a hash tag that begins with the
+// ForTest makes an Env, and removes all that is in it when the test is over; but
+// a cluster with a node down keeps its virtual hosts until it is stopped, since it
+// waits for 5 s over each quorum queue that is deleted. A Redis key belongs to it when it begins with a hash tag that begins with the
 // prefix.
 func ForTest(t testing.TB) Env {
 	t.Helper()
@@ -48,7 +51,7 @@ func ForTest(t testing.TB) Env {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 		defer cancel()
-		if err := env.manage(ctx, http.MethodDelete, "/api/vhosts/"+env.VHost, ""); err != nil {
+		if err := env.deleteVHost(ctx); err != nil {
 			t.Error(err)
 		}
 		if err := env.deleteKeys(ctx); err != nil {
@@ -58,26 +61,47 @@ func ForTest(t testing.TB) Env {
 	return env
 }
 
-// RabbitMQForTest starts a server for one test that kills or pauses it.
+// RedisLayout is the layout of Redis under test.
+func RedisLayout() servers.Layout {
+	return cmp.Or(servers.Layout(os.Getenv(servers.RedisLayoutVariable)), servers.Single)
+}
+
+// RabbitMQLayout is the layout of RabbitMQ under test.
+func RabbitMQLayout() servers.Layout {
+	return cmp.Or(servers.Layout(os.Getenv(servers.RabbitMQLayoutVariable)), servers.Single)
+}
+
+// RabbitMQForTest starts a server for one test that kills or pauses it. Where
+// the layout is a cluster, that is one node of two that run, of three: when it
+// is killed, quorum queues wait for it.
 func RabbitMQForTest(t testing.TB) *servers.RabbitMQ {
 	t.Helper()
-	r, err := servers.StartRabbitMQ(t.Context(), servers.Config{})
+	if RabbitMQLayout() == servers.Clustered {
+		shared.cluster.Lock() // more of them at a time are too much for a small machine
+		t.Cleanup(shared.cluster.Unlock)
+	}
+	r, stop, err := servers.StartBroker(t.Context(), servers.Config{})
 	if err != nil {
 		t.Fatalf("no RabbitMQ for this test: %v", err)
 	}
-	stopAfter(t, r.Stop)
+	stopAfter(t, stop)
 	return r
 }
 
-// RedisForTest starts a server for one test that kills or pauses it.
-func RedisForTest(t testing.TB) *servers.Redis {
+// RedisForTest starts Redis for one test that kills it or changes its settings,
+// in the layout that the environment asks for, unless the test names one.
+func RedisForTest(t testing.TB, layout ...servers.Layout) *servers.Store {
 	t.Helper()
-	r, err := servers.StartRedis(t.Context(), servers.Config{})
+	var c servers.Config
+	if len(layout) > 0 {
+		c.RedisLayout = layout[0]
+	}
+	s, err := servers.StartStore(t.Context(), c)
 	if err != nil {
 		t.Fatalf("no Redis for this test: %v", err)
 	}
-	stopAfter(t, r.Stop)
-	return r
+	stopAfter(t, s.Stop)
+	return s
 }
 
 // stopAfter stops a server when the test is over.
@@ -116,6 +140,14 @@ func (e Env) createVHost(ctx context.Context) error {
 		`{"configure":".*","write":".*","read":".*"}`)
 }
 
+// deleteVHost removes the virtual host where that takes no minutes.
+func (e Env) deleteVHost(ctx context.Context) error {
+	if RabbitMQLayout() == servers.Clustered {
+		return nil
+	}
+	return e.manage(ctx, http.MethodDelete, "/api/vhosts/"+e.VHost, "")
+}
+
 // Manage sends a request to the management API, as an operator would, and
 // returns the answer. A refusal is fatal.
 func (e Env) Manage(t testing.TB, method, path, body string) []byte {
@@ -134,17 +166,18 @@ func (e Env) manage(ctx context.Context, method, path, body string) error {
 
 // deleteKeys removes the test's keys, and nobody else's.
 func (e Env) deleteKeys(ctx context.Context) error {
-	options, err := redis.ParseURL(e.RedisURL)
+	client, err := openRedis(e.RedisURL)
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	keys := client.Scan(ctx, 0, "{"+e.Prefix+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if err := client.Unlink(ctx, keys.Val()).Err(); err != nil {
-			return err
+	return eachPrimary(ctx, client, func(ctx context.Context, c *redis.Client) error {
+		keys := c.Scan(ctx, 0, "{"+e.Prefix+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if err := c.Unlink(ctx, keys.Val()).Err(); err != nil {
+				return err
+			}
 		}
-	}
-	return keys.Err()
+		return keys.Err()
+	})
 }

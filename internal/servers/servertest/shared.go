@@ -36,6 +36,8 @@ type sharedServers struct {
 	err   error
 	pair  *servers.Pair // nil when the environment names the servers
 	at    addresses
+
+	cluster sync.Mutex // held by the one test that has a RabbitMQ cluster of its own
 }
 
 // shared is a variable because testing hands nothing from TestMain to the tests.

@@ -1,0 +1,42 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// A member is what one Redis server of a layout has of its own.
+type member struct {
+	file  string // of the shipped ones, or a name without one
+	ports int    // the first is the server's
+	args  []string
+	// more returns further settings, by ports; nil is none.
+	more func(ports []int) string
+}
+
+// settings are those that the server needs besides the shipped ones.
+func (m member) settings(dir string, ports []int) string {
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "\nbind 127.0.0.1\nport %d\ndir %s\n", ports[0], dir)
+	if m.more != nil {
+		lines.WriteString(m.more(ports))
+	}
+	return lines.String()
+}
+
+// handle makes the handle of the server.
+func (m member) handle(i instance, ports []int) *Redis {
+	r := newRedis(i, ports[0])
+	r.busPort = ports[len(ports)-1]
+	return r
+}
+
+// newMember prepares a server that is not started yet. Members of a layout know
+// each other, and are known to clients, by loopback addresses, in containers too.
+func (c Config) newMember(ctx context.Context, m member) (*Redis, error) {
+	if c.Choice == Containers {
+		return newRedisMemberContainer(ctx, c.RedisImage, m)
+	}
+	return newPrivateRedis(ctx, m)
+}

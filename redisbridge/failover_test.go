@@ -1,0 +1,257 @@
+package redisbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// traffic parks messages that are due within seconds, while a bridge promotes
+// them, and keeps what the caller was told.
+type traffic struct {
+	*bench
+	answers
+	dues dueTimes
+	stop func()
+}
+
+// publishers park side by side, each one message at a time.
+const publishers = 16
+
+func newTraffic(t *testing.T, store *servers.Store) *traffic {
+	t.Helper()
+	env := servertest.ForTest(t)
+	env.RedisURL = store.URL()
+	// Enough shards that each node of a cluster has some.
+	c := topology.Config{Tiers: []time.Duration{500 * time.Millisecond, time.Second}, Lead: time.Second, Shards: 8}
+	r := &traffic{bench: newBenchAt(t, c, env), dues: dueTimes{at: map[string]time.Time{}}}
+	r.arrivals = listen(t, r.dial(t))
+	r.run(t, nil)
+	var stopped atomic.Bool
+	var all sync.WaitGroup
+	for g := range publishers {
+		all.Go(func() {
+			for i := 0; !stopped.Load(); i++ {
+				id := fmt.Sprintf("%d-%d", g, i)
+				err := r.parkSoon(t.Context(), id)
+				if r.record(id, err); err != nil {
+					time.Sleep(retryPause)
+				}
+			}
+		})
+	}
+	r.stop = sync.OnceFunc(func() {
+		stopped.Store(true)
+		all.Wait()
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *traffic) parkSoon(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	in := message.After(time.Duration(200+rand.IntN(3000)) * time.Millisecond)
+	ticket, err := r.park.Park(ctx, &message.Message{ID: id, RoutingKey: "order.unpaid"}, in)
+	if err == nil && ticket.Parking == message.Overdue {
+		return errOverdue
+	}
+	if err == nil {
+		r.dues.note(id, ticket.Due)
+	}
+	return err
+}
+
+var errParked = errors.New("messages are parked")
+
+// errOverdue is for what was not parked, as it was due before its turn came.
+var errOverdue = errors.New("overdue")
+
+// settled waits until Redis holds nothing any more: what has not arrived by then
+// never will. It returns how many messages of those in question are lost, after
+// it has compared all else with what was told.
+func (r *traffic) settled(t *testing.T, inQuestion func(id string) bool) (lost int) {
+	t.Helper()
+	operator := operator(servertest.Primaries(t, r.RedisURL))
+	until(t, "nothing is parked", func() bool {
+		return operator.each(t, func(server *redis.Client) error {
+			if keys, err := server.Keys(t.Context(), "*:envelopes:*").Result(); err != nil || len(keys) > 0 {
+				return errors.Join(err, errParked)
+			}
+			return nil
+		}) == nil
+	})
+	told := r.all()
+	until(t, "what was promoted last arrives", func() bool {
+		all := r.arrivals.first()
+		for id, err := range told {
+			if _, came := all[id]; err == nil && !came && !inQuestion(id) {
+				return false
+			}
+		}
+		return true
+	})
+	unconfirmed, refused := 0, 0
+	all := r.arrivals.first()
+	for id, err := range told {
+		got, came := all[id]
+		switch {
+		case err == nil && !came:
+			lost++
+		case err == nil && got.at.Before(r.dues.at[id]):
+			t.Errorf("%s arrived %v early", id, r.dues.at[id].Sub(got.at))
+		case errors.Is(err, redisbridge.ErrUnconfirmed):
+			unconfirmed++
+		case err != nil:
+			if refused++; came {
+				t.Errorf("%s arrived, though the answer was: %v", id, err)
+			}
+		}
+	}
+	t.Logf("%d asked for, %d unconfirmed, %d refused, %d arrived, %d lost", len(told), unconfirmed, refused, len(all), lost)
+	return lost
+}
+
+// first returns the first arrival of each message.
+func (a *arrivals) first() map[string]arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make(map[string]arrival, len(a.byID))
+	for id, list := range a.byID {
+		all[id] = list[0]
+	}
+	return all
+}
+
+func never(string) bool { return false }
+
+// What a Redis Cluster has confirmed is on the disk of one of its masters. While
+// that one is down nobody else can have its messages, and it comes back with all.
+func TestClusterMasterKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	store := servertest.RedisForTest(t, servers.Clustered)
+	r := newTraffic(t, store)
+	for _, master := range store.Nodes() {
+		r.await(t, 1+rand.IntN(500), "stored", isNil)
+		if err := master.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.await(t, 1, "refused", func(err error) bool { return errors.Is(err, redisbridge.ErrUnreachable) })
+		if err := master.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.await(t, 500, "stored", isNil)
+	r.stop()
+	if lost := r.settled(t, never); lost > 0 {
+		t.Errorf("%d messages are lost", lost)
+	}
+}
+
+// Slots move to other nodes, key by key, as with redis-cli --cluster reshard.
+func TestSlotsMoveUnderLoad(t *testing.T) {
+	t.Parallel()
+	store := servertest.RedisForTest(t, servers.Clustered)
+	r := newTraffic(t, store)
+	operator := operator(servertest.Primaries(t, store.URL()))
+	for _, o := range r.slotOwners(t, operator) {
+		r.await(t, 100, "stored", isNil)
+		for _, target := range operator {
+			if target.Options().Addr != o.Options().Addr {
+				o.moveTo(t, target, operator)
+				break
+			}
+		}
+	}
+	r.await(t, 500, "stored", isNil)
+	r.stop()
+	if lost := r.settled(t, never); lost > 0 {
+		t.Errorf("%d messages are lost", lost)
+	}
+}
+
+// Sentinel promotes a replica that has what the primary had sent it by then.
+// Nothing of that is lost, nor of what is parked afterwards. What the primary
+// had confirmed and not yet sent is lost: the test says how much.
+func TestSentinelFailoverUnderLoad(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cutOff      bool // the replica, for a while before the primary dies
+		minReplicas string
+		least, most int // messages lost
+	}{
+		"replica follows":                        {minReplicas: "0", most: math.MaxInt},
+		"replica cut off":                        {cutOff: true, minReplicas: "0", least: 1, most: math.MaxInt},
+		"replica cut off, min-replicas-to-write": {cutOff: true, minReplicas: "1", most: publishers}, // what was under way
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := servertest.RedisForTest(t, servers.Watched)
+			first, second := store.Nodes()[0], store.Nodes()[1]
+			primary, replica := servertest.Primaries(t, first.URL()), servertest.Primaries(t, second.URL())
+			for _, server := range []operator{primary, replica} {
+				server.set(t, "min-replicas-to-write", tc.minReplicas)
+			}
+			r := newTraffic(t, store)
+			r.await(t, 500+rand.IntN(500), "stored", isNil)
+			replicated := r.all()
+			waitForReplica(t, primary[0])
+			if tc.cutOff {
+				operator(replica).do(t, "REPLICAOF", "127.0.0.1", "1")
+				if tc.least > 0 {
+					r.await(t, 200, "stored", isNil)
+				} else {
+					r.await(t, 200, "refused", func(err error) bool { return err != nil })
+				}
+			}
+			if err := first.Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := r.all()
+			until(t, "the replica is promoted", func() bool {
+				at, err := store.Primaries(t.Context())
+				return err == nil && at[0] == second
+			})
+			if err := first.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.await(t, 500, "stored", isNil)
+			r.stop()
+			inQuestion := func(id string) bool {
+				_, toldBefore := before[id]
+				err, toldEarlier := replicated[id]
+				return toldBefore && (!toldEarlier || err != nil)
+			}
+			if lost := r.settled(t, inQuestion); lost < tc.least || lost > tc.most {
+				t.Errorf("%d messages are lost, want %d to %d", lost, tc.least, tc.most)
+			}
+		})
+	}
+}
+
+// waitForReplica returns when the replica has all that was written until now.
+func waitForReplica(t *testing.T, primary *redis.Client) {
+	t.Helper()
+	conn := primary.Conn() // WAIT is about the writes of its own connection
+	defer conn.Close()
+	if err := conn.Set(t.Context(), "fence", "", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Wait(t.Context(), 1, patience).Result(); err != nil || n != 1 {
+		t.Fatalf("%d replicas have all (%v), want 1", n, err)
+	}
+}
