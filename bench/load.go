@@ -51,14 +51,18 @@ func (s *site) flood(ctx context.Context, p path, r *result) (string, error) {
 
 // pace publishes at a steady rate and looks at lateness.
 func (s *site) pace(ctx context.Context, p path, r *result) (string, error) {
-	n := int(paceFor.Seconds() * paceRate)
+	return s.paceAt(ctx, p, paceRate, paceFor, r)
+}
+
+func (s *site) paceAt(ctx context.Context, p path, rate int, lasting time.Duration, r *result) (string, error) {
+	n := int(lasting.Seconds() * float64(rate))
 	a := s.begin(p.name()+"-pace", n)
 	due := make([]time.Time, n)
 	body := make([]byte, bodyBytes)
 	var hands group
 	began := time.Now()
 	for i := range n {
-		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / paceRate)); ahead > 0 {
+		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))); ahead > 0 {
 			time.Sleep(ahead)
 		}
 		delay := p.delay(paceDelay, rand.N(paceSpread-paceDelay)).Truncate(time.Millisecond)

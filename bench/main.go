@@ -32,6 +32,9 @@ func realMain() int {
 	scale := flags.Bool("scale", false, "measure size and speed instead: ten million parked, a million due at once")
 	only := flags.String("only", "", "with -scale: the `names` of the measurements to take, separated by commas")
 	crowd := flags.Int("crowd", 10_000_000, "with -scale: `number` of messages parked where the goals say ten million")
+	size := flags.String("size", "", "print what it takes to bear -parked and -rate, by the costs in this `file` of figures")
+	parked := flags.Float64("parked", 100e6, "with -size: `messages` parked")
+	rate := flags.Float64("rate", 50_000, "with -size: `messages` due per second")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this `file`")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
@@ -39,6 +42,13 @@ func realMain() int {
 	if *floods < 1 || *paces < 1 || *crowd < 1 {
 		fmt.Fprintln(os.Stderr, "bench: -floods, -paces, -crowd: use at least 1")
 		return 2
+	}
+	if *size != "" {
+		if err := sizeFor(*size, *parked, *rate); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: -size:", err)
+			return 1
+		}
+		return 0
 	}
 	stopProfile, err := startProfile(*profile)
 	if err != nil {

@@ -23,6 +23,19 @@ func (f figures) write(file string) error {
 	return os.WriteFile(file, append(content, '\n'), 0o644)
 }
 
+// readFigures reads what write has written.
+func readFigures(file string) (figures, error) {
+	content, err := os.ReadFile(file) //nolint:gosec // named by whoever runs this
+	if err != nil {
+		return nil, err
+	}
+	var f figures
+	if err := json.Unmarshal(content, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return f, nil
+}
+
 // goals are what the figures must reach.
 func goals() []goal {
 	return []goal{

@@ -35,6 +35,7 @@ func measurements() []measurement {
 		{"burst100k", (*scale).burst},
 		{"burst1m", (*scale).flooded},
 		{"crowd", (*scale).crowded},
+		{"capacity", (*scale).capacity},
 	}
 }
 

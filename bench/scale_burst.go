@@ -49,13 +49,12 @@ func (s *scale) burst(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				a := site.arrivals.Load()
-				if err := site.await(ctx, a, promotePatience); err != nil {
+				rate, err := site.drain(ctx, first)
+				if err != nil {
 					return err
 				}
-				rate := backlog / slices.MaxFunc(a.at, time.Time.Compare).Sub(first).Seconds()
 				if turn {
-					ours, disorder = append(ours, rate), max(disorder, a.disorder(backlogSpread, 0.99))
+					ours, disorder = append(ours, rate), max(disorder, site.arrivals.Load().disorder(backlogSpread, 0.99))
 				} else {
 					theirs = append(theirs, rate)
 				}
@@ -66,6 +65,16 @@ func (s *scale) burst(ctx context.Context) error {
 		s.figures["burst100k_disorder_p99_ms"] = disorder
 		return nil
 	})
+}
+
+// drain waits for the load to come out, and returns how many messages did so in
+// a second, from when the first was due.
+func (s *site) drain(ctx context.Context, first time.Time) (float64, error) {
+	a := s.arrivals.Load()
+	if err := s.await(ctx, a, promotePatience); err != nil {
+		return 0, err
+	}
+	return float64(len(a.at)) / slices.MaxFunc(a.at, time.Time.Compare).Sub(first).Seconds(), nil
 }
 
 // disorder returns by how much, in ms of due time, a message came out after one

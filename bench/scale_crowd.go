@@ -39,10 +39,10 @@ func (s *scale) crowded(ctx context.Context) (err error) {
 			return err
 		}
 		defer empty.close()
-		if _, err := empty.fill(ctx, fewParked); err != nil {
+		if _, err := empty.fill(ctx, fewParked, crowdSpread); err != nil {
 			return err
 		}
-		if s.figures["redis_overhead_bytes"], err = full.fill(ctx, s.crowd); err != nil {
+		if s.figures["redis_overhead_bytes"], err = full.fill(ctx, s.crowd, crowdSpread); err != nil {
 			return err
 		}
 		say("crowd: %d parked, %.0f bytes each over body and ID", s.crowd, s.figures["redis_overhead_bytes"])
@@ -56,9 +56,9 @@ func (s *scale) crowded(ctx context.Context) (err error) {
 	})
 }
 
-// fill parks n messages over a day, and returns the memory that each takes over
+// fill parks n messages that are due within a time, and returns the memory that each takes over
 // body and ID. For once Redis need not flush each of them to disk.
-func (s *site) fill(ctx context.Context, n int) (overhead float64, err error) {
+func (s *site) fill(ctx context.Context, n int, within time.Duration) (overhead float64, err error) {
 	for _, setting := range [][2]string{{"appendfsync", "everysec"}, {"auto-aof-rewrite-percentage", "0"}} {
 		before, err := s.client.ConfigGet(ctx, setting[0]).Result()
 		if err != nil {
@@ -79,7 +79,7 @@ func (s *site) fill(ctx context.Context, n int) (overhead float64, err error) {
 		if i > 0 && i%1_000_000 == 0 {
 			say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
 		}
-		return s.publishFar(ctx, longID(0, i), body, part(crowdSpread, i, n))
+		return s.publishFar(ctx, longID(0, i), body, part(within, i, n))
 	}); err != nil {
 		return 0, err
 	}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/usage"
+)
+
+// capacity measures the costs that the model of docs/capacity.md is made of, and
+// then whether what it predicts for two other sizes is so.
+func (s *scale) capacity(ctx context.Context) error {
+	var c costs
+	if err := s.measureTime(ctx, &c); err != nil {
+		return err
+	}
+	if err := s.measureBytes(ctx, &c); err != nil {
+		return err
+	}
+	for key, value := range c.fields() {
+		s.figures[key] = round3(*value)
+	}
+	return nil
+}
+
+const capacityFor = 15 * time.Second
+
+// rates are those that the costs are taken from, and those to predict.
+var rates = struct{ from, to [2]int }{[2]int{500, 4000}, [2]int{1000, 2500}} //nolint:gochecknoglobals // a constant, if there were such
+
+// measureTime finds what a message costs in time on processors: the slope of a
+// line through two rates.
+func (s *scale) measureTime(ctx context.Context, c *costs) error {
+	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
+		bridge, err := s.startBridge(ctx, site, usage.BridgeProgram)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bridge.stop()) }()
+		var low, high map[string]float64
+		if low, err = site.busyAt(ctx, rates.from[0]); err != nil {
+			return err
+		}
+		if high, err = site.busyAt(ctx, rates.from[1]); err != nil {
+			return err
+		}
+		line := map[string][2]float64{} // idle, us
+		for _, part := range []string{usage.Redis, usage.Bridge, usage.RabbitMQ} {
+			us := (high[part] - low[part]) / float64(rates.from[1]-rates.from[0])
+			line[part] = [2]float64{max(0, low[part]-us*float64(rates.from[0])), us * 1e6}
+		}
+		c.redisIdle, c.redis = line[usage.Redis][0], line[usage.Redis][1]
+		c.bridgeIdle, c.bridge = line[usage.Bridge][0], line[usage.Bridge][1]
+		c.brokerIdle, c.broker = line[usage.RabbitMQ][0], line[usage.RabbitMQ][1]
+		for _, rate := range rates.to {
+			found, err := site.busyAt(ctx, rate)
+			if err != nil {
+				return err
+			}
+			for part, l := range line {
+				predicted := l[0] + l[1]*float64(rate)/1e6
+				say("capacity: %s at %d/s: %.3f processors predicted, %.3f found", part, rate, predicted, found[part])
+				s.figures[fmt.Sprintf("predicted_over_found_%s_%d", part, rate)] = round3(predicted / found[part])
+			}
+		}
+		raw, err := newRawBurst(site)
+		if err != nil {
+			return err
+		}
+		first, err := raw.publish(ctx, site, "queue")
+		if err != nil {
+			return err
+		}
+		c.queue, err = site.drain(ctx, first)
+		return err
+	})
+}
+
+// busyAt returns how many processors each part keeps busy at a rate, of messages
+// parked, promoted and delivered.
+func (s *site) busyAt(ctx context.Context, rate int) (map[string]float64, error) {
+	var none result
+	before, err := usage.ProcessorTime()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if _, err := s.paceAt(ctx, arbitraryPath{s.producer}, rate, capacityFor, &none); err != nil {
+		return nil, err
+	}
+	after, err := usage.ProcessorTime()
+	took := time.Since(began).Seconds()
+	busy := usage.Since(before, after)
+	for part := range busy {
+		// The load comes and goes; what it takes counts over the time it is put on.
+		busy[part] /= (took + capacityFor.Seconds()) / 2
+	}
+	return busy, err
+}
+
+// fillings are what the memory's costs are taken from: many messages in few
+// buckets, one in each, and very many.
+func fillings() []demand {
+	const hour = 1.0 / 24
+	return []demand{
+		{parked: 200_000, days: hour / 6},
+		{parked: 200_000, days: 30},
+		{parked: 1_000_000, days: hour},
+		{parked: 500_000, days: 7}, // to predict
+		{parked: 3_000_000, days: 1},
+	}
+}
+
+// measureBytes solves what three fillings take for what a message, a hash and a
+// bucket take, and predicts two others.
+func (s *scale) measureBytes(ctx context.Context, c *costs) error {
+	return onServers(ctx, func(_ *servers.Pair, site *site) error {
+		var equations [3][4]float64
+		for i, d := range fillings() {
+			d.shards, d.body, d.id = site.topology.Shards(), crowdBody, longIDLength
+			if err := site.client.FlushDB(ctx).Err(); err != nil {
+				return err
+			}
+			overhead, err := site.fill(ctx, int(d.parked), time.Duration(d.days*24*float64(time.Hour)))
+			if err != nil {
+				return err
+			}
+			found := overhead + d.body + d.id
+			if i < len(equations) {
+				// What one of each adds, with nothing else.
+				for k, one := range []costs{{message: 1}, {slot: 1}, {bucket: 1}} {
+					d := d
+					d.body, d.id = 0, 0
+					equations[i][k] = one.bytes(d) / d.parked
+				}
+				equations[i][3] = overhead
+				if i == len(equations)-1 {
+					solved := solve(equations)
+					c.message, c.slot, c.bucket = solved[0], solved[1], solved[2]
+				}
+				continue
+			}
+			predicted := c.bytes(d) / d.parked
+			say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.parked, predicted, found)
+			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.parked)] = round3(predicted / found)
+		}
+		return nil
+	})
+}
+
+// solve finds three unknowns of three equations, by Cramer's rule.
+func solve(e [3][4]float64) (x [3]float64) {
+	determinant := func(replaced int) float64 {
+		at := func(row, column int) float64 {
+			if column == replaced {
+				return e[row][3]
+			}
+			return e[row][column]
+		}
+		return at(0, 0)*(at(1, 1)*at(2, 2)-at(1, 2)*at(2, 1)) -
+			at(0, 1)*(at(1, 0)*at(2, 2)-at(1, 2)*at(2, 0)) +
+			at(0, 2)*(at(1, 0)*at(2, 1)-at(1, 1)*at(2, 0))
+	}
+	whole := determinant(-1)
+	for i := range x {
+		x[i] = determinant(i) / whole
+	}
+	return x
+}
+
+// sizeFor prints what a demand takes, by costs measured before.
+func sizeFor(file string, parked, rate float64) error {
+	f, err := readFigures(file)
+	if err != nil {
+		return err
+	}
+	c, err := costsIn(f)
+	if err != nil {
+		return err
+	}
+	d := demand{parked: parked, days: 30, rate: rate, body: crowdBody, id: longIDLength, redisGB: 32}
+	c.size(d).print(os.Stdout, d)
+	return nil
+}
