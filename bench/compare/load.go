@@ -34,6 +34,8 @@ type settings struct {
 	rate, burst int
 	steady      time.Duration
 	patience    time.Duration
+	tries       int           // of a load that is disturbed
+	quiet       time.Duration // to wait before each
 }
 
 // measured is what one load has shown.
@@ -44,6 +46,7 @@ type measured struct {
 	err       error              // of one of them
 	patience  time.Duration      // after which it was cut off, or 0
 	processor map[string]float64 // seconds, by process
+	disturbed float64            // the share of the machine that others used
 	memory    map[string]float64 // bytes per waiting message, by server
 }
 
@@ -177,6 +180,7 @@ func (t *trial) apply(ctx context.Context, p *plan) (m measured, err error) {
 	m.outcome = l.read()
 	now, err := processorTime()
 	m.processor = since(used, now)
+	m.disturbed = share(m.processor, time.Since(l.began))
 	return m, err
 }
 

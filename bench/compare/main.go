@@ -35,12 +35,14 @@ func realMain() int {
 	flags.DurationVar(&s.steady, "for", 20*time.Second, "how long the steady load goes on")
 	flags.IntVar(&s.burst, "burst", 60_000, "`messages` that become due in the same second")
 	flags.DurationVar(&s.patience, "patience", time.Minute, "how long after the last message was due a contender is cut off")
+	flags.IntVar(&s.tries, "tries", 1, "how `often` at most a load is applied while others disturb it; the least disturbed counts")
+	flags.DurationVar(&s.quiet, "quiet", 0, "how long to wait at most, before each load, until nobody else uses the machine")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
 	chosen, err := choose(*only)
-	if s.rate < 1 || s.burst < 1 || s.steady < time.Second || s.patience <= 0 {
-		err = errors.Join(err, errors.New("-rate, -burst and -patience: use at least 1; -for: at least 1s"))
+	if s.rate < 1 || s.burst < 1 || s.tries < 1 || s.steady < time.Second || s.patience <= 0 {
+		err = errors.Join(err, errors.New("-rate, -burst, -tries: use at least 1; -for: at least 1s; -patience: more than 0"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -91,7 +93,7 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 			apply func(*trial, context.Context) (measured, error)
 			into  **measured
 		}{{"steady", (*trial).steady, &r.steady}, {"burst", (*trial).burst, &r.burst}} {
-			m, err := c.run(ctx, s, load.apply)
+			m, err := c.measure(ctx, s, load.apply)
 			if err != nil {
 				err = fmt.Errorf("%s, %s: %w", c.name, load.name, err)
 				fmt.Fprintln(os.Stderr, "compare:", err)
@@ -101,7 +103,7 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 				}
 				continue
 			}
-			*load.into = &m
+			*load.into = m
 			fmt.Fprintf(os.Stderr, "compare: %-6s  %-6s  %d of %d delivered, late p50 %s, p99 %s, max %s\n",
 				c.name, load.name, m.delivered, m.messages, span(m.p50), span(m.p99), span(m.worst))
 		}

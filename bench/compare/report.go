@@ -117,7 +117,7 @@ func (m *measured) figures(into map[string]float64, prefix string) {
 		"early": float64(m.early), "early_max_ms": m.earliest, "twice": float64(m.twice),
 		"undelivered": float64(m.messages - m.delivered), "unconfirmed": float64(m.failed),
 		"published_per_s": m.published, "delivered_per_s": m.perSecond,
-		"servers_cpu_s": serverTime(m),
+		"servers_cpu_s": serverTime(m), "disturbed": m.disturbed,
 	} {
 		into[prefix+"_"+key] = rounded(value)
 	}
