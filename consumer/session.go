@@ -29,7 +29,7 @@ type session struct {
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
-	unknown    chan struct{} // closed by watch
+	unknown    chan struct{}   // closed by watch
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
 }
