@@ -29,6 +29,7 @@ type session struct {
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
+	unknown    chan struct{}   // closed by watch
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
 }
@@ -51,12 +52,14 @@ func (r *run) session(ctx context.Context, wary bool) error {
 		run: r, ch: ch, wary: wary, intake: ctx, alive: alive,
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
+		unknown:   make(chan struct{}),
 	}
 	if err := s.open(); err != nil {
 		return fmt.Errorf("consumer of %q: %w", r.config.Queue, err)
 	}
 	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "wary", wary)
 	r.isReady()
+	go s.watch() // ends with the session
 	return s.dispatch()
 }
 
@@ -104,6 +107,8 @@ func (s *session) dispatch() error {
 		case reason := <-s.closed:
 			err = closedBecause(reason)
 		case <-s.cancelled:
+			err = errCancelled
+		case <-s.unknown:
 			err = errCancelled
 		case <-calm.C:
 			err = s.relax()

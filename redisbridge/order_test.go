@@ -47,10 +47,6 @@ func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 	const overdue, urgent, late = 100, 20, 400
 	tiers := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 	b := newBench(t, topology.Config{Tiers: tiers, Lead: 10 * time.Second, Shards: 1})
-	soon := message.At(time.Now().Add(7500 * time.Millisecond))
-	for i := range urgent { // late as the others, but for a short lane
-		b.parkOne(t, fmt.Sprintf("urgent-%d", i), soon)
-	}
 	var lastPromotion time.Time
 	for i := range late {
 		due := b.parkOne(t, fmt.Sprintf("late-%d", i), message.After(11*time.Second+time.Duration(i)*10*time.Millisecond))
@@ -58,6 +54,10 @@ func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 	}
 	for i := range overdue {
 		b.parkOne(t, fmt.Sprintf("overdue-%d", i), message.After(time.Second+time.Duration(i+1)*9*time.Millisecond))
+	}
+	soon := message.At(lastPromotion.Add(2500 * time.Millisecond))
+	for i := range urgent { // late as the others, but for a short lane
+		b.parkOne(t, fmt.Sprintf("urgent-%d", i), soon)
 	}
 	time.Sleep(time.Until(lastPromotion.Add(time.Second))) // no bridge runs: this is the outage
 	var mu sync.Mutex
