@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -47,19 +49,16 @@ func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 	const overdue, urgent, late = 100, 20, 400
 	tiers := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 	b := newBench(t, topology.Config{Tiers: tiers, Lead: 10 * time.Second, Shards: 1})
-	var lastPromotion time.Time
-	for i := range late {
-		due := b.parkOne(t, fmt.Sprintf("late-%d", i), message.After(11*time.Second+time.Duration(i)*10*time.Millisecond))
-		lastPromotion = due.Add(-10 * time.Second)
-	}
-	for i := range overdue {
-		b.parkOne(t, fmt.Sprintf("overdue-%d", i), message.After(time.Second+time.Duration(i+1)*9*time.Millisecond))
-	}
-	soon := message.At(lastPromotion.Add(2500 * time.Millisecond))
-	for i := range urgent { // late as the others, but for a short lane
-		b.parkOne(t, fmt.Sprintf("urgent-%d", i), soon)
-	}
-	time.Sleep(time.Until(lastPromotion.Add(time.Second))) // no bridge runs: this is the outage
+	// All are parked side by side: one by one, a busy machine takes longer than they have.
+	b.parkAll(t, "late", late, func(i int) message.When {
+		return message.After(11*time.Second + time.Duration(i)*10*time.Millisecond)
+	})
+	b.parkAll(t, "overdue", overdue, func(i int) message.When {
+		return message.After(time.Second + time.Duration(i+1)*9*time.Millisecond)
+	})
+	soon := time.Now().Add(7500 * time.Millisecond)
+	b.parkAll(t, "urgent", urgent, func(int) message.When { return message.At(soon) }) // late as the others, but for a short lane
+	time.Sleep(time.Until(soon.Add(-1500 * time.Millisecond)))                         // no bridge runs: this is the outage
 	var mu sync.Mutex
 	var published []string
 	var first, last time.Time
@@ -87,5 +86,20 @@ func TestCatchingUpTakesTheTimeThereIs(t *testing.T) {
 	// The pause has left 4 s of promotions.
 	if took := last.Sub(first); took < 500*time.Millisecond {
 		t.Errorf("everything that was late was promoted within %v", took)
+	}
+}
+
+// parkAll parks n messages at the same time.
+func (b *bench) parkAll(t *testing.T, name string, n int, when func(i int) message.When) {
+	t.Helper()
+	var all errgroup.Group
+	for i := range n {
+		all.Go(func() error {
+			_, err := b.park.Park(t.Context(), &message.Message{ID: fmt.Sprintf("%s-%d", name, i), RoutingKey: "order.unpaid"}, when(i))
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }
