@@ -62,21 +62,29 @@ func (s *Store) URL() string { return s.url }
 // Nodes are the servers that hold data. Stopping them is [Store.Stop]'s task.
 func (s *Store) Nodes() []*Redis { return slices.Clone(s.nodes) }
 
-// Primaries returns the servers that take writes now.
+// Primaries returns the servers that take writes now. Sentinels hear of a
+// promotion one after the other; while they disagree, that is the error.
 func (s *Store) Primaries(ctx context.Context) ([]*Redis, error) {
 	if s.layout != Watched {
 		return s.Nodes(), nil
 	}
-	at, err := s.sentinels[0].primary(ctx)
-	if err != nil {
-		return nil, err
+	var at string
+	for _, r := range s.sentinels {
+		said, err := r.primary(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if at != "" && said != at {
+			return nil, fmt.Errorf("the primary is %s, say some Sentinels, and %s, others", at, said)
+		}
+		at = said
 	}
 	for _, r := range s.nodes {
 		if loopback(r.port) == at {
 			return []*Redis{r}, nil
 		}
 	}
-	return nil, fmt.Errorf("the primary is %s, says Sentinel, and that is none of the nodes", at)
+	return nil, fmt.Errorf("the primary is %s, say the Sentinels, and that is none of the nodes", at)
 }
 
 // Kill ends all nodes at once, as kill -9 would.

@@ -120,7 +120,11 @@ func (r *Redis) sentinel(do func(*redis.SentinelClient) error) error {
 
 // restartWatched starts the pair again, each in the role it had.
 func (s *Store) restartWatched(ctx context.Context) error {
-	primaries, err := s.Primaries(ctx)
+	var primaries []*Redis
+	err := await(ctx, func(ctx context.Context) (err error) {
+		primaries, err = s.Primaries(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
