@@ -87,6 +87,9 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 		failed []error
 	)
 	for _, c := range chosen {
+		if ctx.Err() != nil {
+			break // and report what there is
+		}
 		r := row{name: c.name}
 		for _, load := range []struct {
 			name  string
@@ -98,9 +101,6 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 				err = fmt.Errorf("%s, %s: %w", c.name, load.name, err)
 				fmt.Fprintln(os.Stderr, "compare:", err)
 				failed = append(failed, err)
-				if ctx.Err() != nil {
-					return errors.Join(failed...)
-				}
 				continue
 			}
 			*load.into = m
