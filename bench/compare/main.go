@@ -88,7 +88,7 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 	)
 	for _, c := range chosen {
 		if ctx.Err() != nil {
-			break // and report what there is
+			break
 		}
 		r := row{name: c.name}
 		for _, load := range []struct {
@@ -101,6 +101,9 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 				err = fmt.Errorf("%s, %s: %w", c.name, load.name, err)
 				fmt.Fprintln(os.Stderr, "compare:", err)
 				failed = append(failed, err)
+				if ctx.Err() != nil {
+					break // and report what there is
+				}
 				continue
 			}
 			*load.into = m
