@@ -87,6 +87,9 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 		failed []error
 	)
 	for _, c := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
 		r := row{name: c.name}
 		for _, load := range []struct {
 			name  string
@@ -99,7 +102,7 @@ func run(ctx context.Context, out io.Writer, s settings, chosen []candidate, fil
 				fmt.Fprintln(os.Stderr, "compare:", err)
 				failed = append(failed, err)
 				if ctx.Err() != nil {
-					return errors.Join(failed...)
+					break // and report what there is
 				}
 				continue
 			}

@@ -21,7 +21,7 @@ func report(out io.Writer, s settings, rows []row) map[string]float64 {
 	figures := map[string]float64{}
 	fmt.Fprintf(out, "\n%d/s for %v, delays of %v to %v (raw: %v)\n\n", s.rate, s.steady, shortest, longest, middle)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tlate p50\tp99\tmax\tearly\tat worst\ttwice\tservers' CPU\tbridge's\tclient's\tothers'\t")
+	fmt.Fprintln(table, "\tlate p50\tp99\tmax\tearly\tat worst\ttwice\tservers' CPU\tbridge's\tclient's\tothers\t")
 	for _, r := range rows {
 		if m := r.steady; m != nil {
 			atLeast := atLeast(m)
@@ -34,7 +34,7 @@ func report(out io.Writer, s settings, rows []row) map[string]float64 {
 	_ = table.Flush()
 
 	fmt.Fprintf(out, "\n%d messages due in the same second\n\n", s.burst)
-	fmt.Fprintln(table, "\tpublished/s\tdelivered/s\tlate p50\tmax\tearly\tservers' CPU\tbridge's\tclient's\tothers'\tper waiting message\t")
+	fmt.Fprintln(table, "\tpublished/s\tdelivered/s\tlate p50\tmax\tearly\tservers' CPU\tbridge's\tclient's\tothers\tper waiting message\t")
 	for _, r := range rows {
 		if m := r.burst; m != nil {
 			atLeast := atLeast(m)
@@ -69,14 +69,14 @@ func span(ms float64) string {
 	return fmt.Sprintf("%.0f ms", ms)
 }
 
-// processor prints seconds: of the servers, of the bridge, of this process and
-// of what disturbed them.
+// processor prints seconds of the servers, of the bridge and of this process, and
+// the share of the machine that others used meanwhile.
 func processor(m *measured) string {
 	bridge := "-"
 	if used, ok := m.processor[bridgeOfOurs]; ok {
 		bridge = fmt.Sprintf("%.1f s", used)
 	}
-	return fmt.Sprintf("%.1f s\t%s\t%.1f s\t%.1f s", serverTime(m), bridge, m.processor[client], m.processor[others])
+	return fmt.Sprintf("%.1f s\t%s\t%.1f s\t%.0f%%", serverTime(m), bridge, m.processor[client], m.disturbed*100)
 }
 
 // serverTime is the processor time of all servers of a contender.
