@@ -18,8 +18,9 @@ import (
 // bridgeProgram is a bridge in a process of its own, as people run it.
 type bridgeProgram struct {
 	*servers.Program
-	name string
-	log  *os.File
+	name   string
+	log    *os.File
+	killed bool
 }
 
 // startBridge builds delaybridge on first use.
@@ -77,6 +78,9 @@ func (b *bridgeProgram) awaitStart(ctx context.Context, site *site) error {
 func (b *bridgeProgram) stop() error {
 	err := b.Stop(30 * time.Second)
 	_ = b.log.Close()
+	if b.killed {
+		return nil // that is how it has ended
+	}
 	return err
 }
 
@@ -134,5 +138,6 @@ func (b *bridgeProgram) kill() error {
 		return err
 	}
 	<-b.Exited()
+	b.killed = true
 	return nil
 }
