@@ -35,7 +35,8 @@ func measurements() []measurement {
 		{"burst100k", (*scale).burst},
 		{"burst1m", (*scale).flooded},
 		{"crowd", (*scale).crowded},
-		{"capacity", (*scale).capacity},
+		{"time", (*scale).costOfTime},
+		{"bytes", (*scale).costOfBytes},
 	}
 }
 
