@@ -61,6 +61,9 @@ type demand struct {
 const (
 	slots         = 32768
 	bucketSeconds = 4
+	// perSlot is how many envelopes a hash may hold on average: some hold more, and
+	// above 128 (hash-max-listpack-entries) Redis keeps them in a larger form.
+	perSlot = 100
 )
 
 // ceiling is how busy a part may be: above that, what comes in at random waits.
@@ -91,7 +94,7 @@ type sizing struct {
 func (c *costs) size(d demand) sizing {
 	busy := func(us, idle float64) float64 { return (d.rate*us/1e6 + idle) / ceiling }
 	s := sizing{bridgeCores: busy(c.bridge, c.bridgeIdle), brokerCores: busy(c.broker, c.brokerIdle)}
-	s.shards = int(math.Ceil(d.rate / (ceiling * c.queue)))
+	s.shards = int(max(math.Ceil(d.rate/(ceiling*c.queue)), math.Ceil(d.parked/(slots*perSlot))))
 	for range 8 { // more shards have more hashes and buckets, which take memory
 		d.shards = max(s.shards, topology.DefaultShards)
 		s.gigabytes = c.bytes(d) / 1e9

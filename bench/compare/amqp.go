@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // packages is where servers come from: processes on this machine, whose use of
@@ -127,8 +128,8 @@ func consume(conn *amqp.Connection, exchange, bindingKey string, deliver func([]
 
 // memory is the resident memory of the broker.
 func (*rabbit) memory(context.Context) (map[string]float64, error) {
-	resident, err := residentOf(rabbitMQ)
-	return map[string]float64{rabbitMQ: resident}, err
+	resident, err := usage.Resident(usage.RabbitMQ)
+	return map[string]float64{usage.RabbitMQ: resident}, err
 }
 
 // waiting are the arguments of a quorum queue that dead-letters at least once.

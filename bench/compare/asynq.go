@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // asynqQueue is asynq on the Redis that the delay bridge uses: every write is on
@@ -73,7 +74,7 @@ func (a *asynqQueue) publish(ctx context.Context, body []byte, delay time.Durati
 
 func (a *asynqQueue) memory(ctx context.Context) (map[string]float64, error) {
 	used, err := usedMemory(ctx, a.observer)
-	return map[string]float64{redisServer: used}, err
+	return map[string]float64{usage.Redis: used}, err
 }
 
 func (a *asynqQueue) stop() error {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/usage"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -83,7 +84,7 @@ func (b *bridge) launch(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", module, err)
 	}
-	file := filepath.Join(b.dir, bridgeProgram)
+	file := filepath.Join(b.dir, usage.BridgeProgram)
 	build := exec.CommandContext(ctx, "go", "build", "-o", file, "./cmd/delaybridge")
 	build.Dir = strings.TrimSpace(string(root))
 	if output, err := build.CombinedOutput(); err != nil {
@@ -109,8 +110,8 @@ func (b *bridge) memory(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	resident, err := residentOf(rabbitMQ)
-	return map[string]float64{redisServer: used, rabbitMQ: resident}, err
+	resident, err := usage.Resident(usage.RabbitMQ)
+	return map[string]float64{usage.Redis: used, usage.RabbitMQ: resident}, err
 }
 
 func (b *bridge) stop() error {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // The load, the same for all.
@@ -132,7 +134,7 @@ func (t *trial) apply(ctx context.Context, p *plan) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	used, err := processorTime()
+	used, err := usage.ProcessorTime()
 	if err != nil {
 		return m, err
 	}
@@ -162,7 +164,7 @@ func (t *trial) apply(ctx context.Context, p *plan) (m measured, err error) {
 		if err != nil {
 			return m, err
 		}
-		m.memory = since(held, now)
+		m.memory = usage.Since(held, now)
 		for server := range m.memory {
 			m.memory[server] /= float64(p.messages)
 		}
@@ -178,8 +180,8 @@ func (t *trial) apply(ctx context.Context, p *plan) (m measured, err error) {
 		return m, ctx.Err()
 	}
 	m.outcome = l.read()
-	now, err := processorTime()
-	m.processor = since(used, now)
+	now, err := usage.ProcessorTime()
+	m.processor = usage.Since(used, now)
 	m.disturbed = share(m.processor, time.Since(l.began))
 	return m, err
 }

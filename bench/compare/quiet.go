@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // On a machine that others use, a load that they have disturbed says little.
@@ -49,7 +51,7 @@ func (c candidate) measure(ctx context.Context, s settings, load func(*trial, co
 // awaitQuiet returns once nobody else uses the machine, or has tried for most.
 func awaitQuiet(ctx context.Context, most time.Duration) error {
 	for began := time.Now(); time.Since(began) < most; {
-		before, err := processorTime()
+		before, err := usage.ProcessorTime()
 		if err != nil {
 			return err
 		}
@@ -58,11 +60,11 @@ func awaitQuiet(ctx context.Context, most time.Duration) error {
 			return ctx.Err()
 		case <-time.After(quietLook):
 		}
-		after, err := processorTime()
+		after, err := usage.ProcessorTime()
 		if err != nil {
 			return err
 		}
-		if share(since(before, after), quietLook) < undisturbed {
+		if share(usage.Since(before, after), quietLook) < undisturbed {
 			return nil
 		}
 	}
@@ -71,5 +73,5 @@ func awaitQuiet(ctx context.Context, most time.Duration) error {
 
 // share is how much of the machine others have used.
 func share(processor map[string]float64, took time.Duration) float64 {
-	return processor[others] / took.Seconds() / float64(runtime.NumCPU())
+	return processor[usage.Others] / took.Seconds() / float64(runtime.NumCPU())
 }

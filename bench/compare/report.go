@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // row is what was measured of one contender; a load that failed is nil.
@@ -73,16 +75,16 @@ func span(ms float64) string {
 // the share of the machine that others used meanwhile.
 func processor(m *measured) string {
 	bridge := "-"
-	if used, ok := m.processor[bridgeOfOurs]; ok {
+	if used, ok := m.processor[usage.Bridge]; ok {
 		bridge = fmt.Sprintf("%.1f s", used)
 	}
-	return fmt.Sprintf("%.1f s\t%s\t%.1f s\t%.0f%%", serverTime(m), bridge, m.processor[client], m.disturbed*100)
+	return fmt.Sprintf("%.1f s\t%s\t%.1f s\t%.0f%%", serverTime(m), bridge, m.processor[usage.Client], m.disturbed*100)
 }
 
 // serverTime is the processor time of all servers of a contender.
 func serverTime(m *measured) float64 {
 	sum := 0.0
-	for _, server := range []string{rabbitMQ, redisServer, postgreSQL} {
+	for _, server := range []string{usage.RabbitMQ, usage.Redis, usage.PostgreSQL} {
 		sum += m.processor[server]
 	}
 	return sum

@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // riverQueue is River on PostgreSQL with its own durable defaults.
@@ -152,7 +153,7 @@ func (r *riverQueue) publish(ctx context.Context, body []byte, delay time.Durati
 func (r *riverQueue) memory(ctx context.Context) (map[string]float64, error) {
 	var bytes int64
 	err := r.pool.QueryRow(ctx, "select pg_database_size(current_database())").Scan(&bytes)
-	return map[string]float64{postgreSQL: float64(bytes)}, err
+	return map[string]float64{usage.PostgreSQL: float64(bytes)}, err
 }
 
 func (r *riverQueue) stop() error {
