@@ -228,24 +228,33 @@ func (p *parking) parkOne(ctx context.Context, id string) error {
 // retryPause is how long a client waits that was refused.
 const retryPause = 20 * time.Millisecond
 
-// parkWhileKilled parks from many goroutines through some kills.
-func (p *parking) parkWhileKilled(t *testing.T, before func()) {
+// keepParking has clients park side by side, each one message at a time, and
+// keeps what they were told, until stop, which waits for them.
+func (a *answers) keepParking(t *testing.T, clients int, park func(ctx context.Context, id string) error) (stop func()) {
 	t.Helper()
 	var stopped atomic.Bool
 	var all sync.WaitGroup
-	for g := range 128 {
+	for g := range clients {
 		all.Go(func() {
 			for i := 0; !stopped.Load(); i++ {
 				id := fmt.Sprintf("%d-%d", g, i)
-				err := p.parkOne(t.Context(), id)
-				if p.record(id, err); err != nil {
+				err := park(t.Context(), id)
+				if a.record(id, err); err != nil {
 					time.Sleep(retryPause)
 				}
 			}
 		})
 	}
-	defer all.Wait()
-	defer stopped.Store(true)
+	return sync.OnceFunc(func() {
+		stopped.Store(true)
+		all.Wait()
+	})
+}
+
+// parkWhileKilled parks from many goroutines through some kills.
+func (p *parking) parkWhileKilled(t *testing.T, before func()) {
+	t.Helper()
+	defer p.keepParking(t, 128, p.parkOne)()
 	killed(t, p.store, &p.answers, before, func() {
 		p.await(t, 1, "refused", func(err error) bool { return errors.Is(err, redisbridge.ErrUnreachable) })
 	})

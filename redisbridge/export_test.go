@@ -86,12 +86,5 @@ func (l *Lots) Park(ctx context.Context, bytes int) error {
 	return l.lots.park(ctx, &parking{envelope: make([]byte, bytes), answer: make(chan error, 1)})
 }
 
-// Waiting is how many wait to be sent, those called back too.
-func (l *Lots) Waiting() int {
-	l.lots.mu.Lock()
-	defer l.lots.mu.Unlock()
-	return len(l.lots.waiting)
-}
-
 // LotBytes is lotBytes.
 const LotBytes = lotBytes

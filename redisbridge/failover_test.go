@@ -3,11 +3,8 @@ package redisbridge_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,23 +38,7 @@ func newTraffic(t *testing.T, store *servers.Store) *traffic {
 	r := &traffic{bench: newBenchAt(t, c, env), dues: dueTimes{at: map[string]time.Time{}}}
 	r.arrivals = listen(t, r.dial(t))
 	r.run(t, nil)
-	var stopped atomic.Bool
-	var all sync.WaitGroup
-	for g := range publishers {
-		all.Go(func() {
-			for i := 0; !stopped.Load(); i++ {
-				id := fmt.Sprintf("%d-%d", g, i)
-				err := r.parkSoon(t.Context(), id)
-				if r.record(id, err); err != nil {
-					time.Sleep(retryPause)
-				}
-			}
-		})
-	}
-	r.stop = sync.OnceFunc(func() {
-		stopped.Store(true)
-		all.Wait()
-	})
+	r.stop = r.keepParking(t, publishers, r.parkSoon)
 	t.Cleanup(r.stop)
 	return r
 }
