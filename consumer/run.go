@@ -50,15 +50,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 		publisher: broker.NewPublisher(c.publishing),
 	}
 	r.drain = sync.OnceValue(r.awaitHandlers)
-	var keeper sync.WaitGroup
 	if len(c.config.Bind) > 0 {
-		keeper.Go(func() { r.keepAsserted(intake) })
+		r.background.Go(func() { r.keepAsserted(intake) })
 	}
 	r.consume(intake)
 	err := r.drain()
-	hangUp() // which ends a call of the keeper that nobody answers
+	hangUp() // which ends a call in the background that nobody answers
 	connections.Wait()
-	keeper.Wait()
+	r.background.Wait()
 	if cause := context.Cause(intake); cause != context.Cause(ctx) { //nolint:errorlint // the same or not
 		return cause
 	}
@@ -75,6 +74,9 @@ type run struct {
 	slots     chan struct{}           // one for each handler at work
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
 	publisher *broker.Publisher       // to quarantine
+	// background is what asserts the queue and gives back deliveries; the end of the
+	// connection ends it.
+	background sync.WaitGroup
 }
 
 // consume holds one session after the other until ctx ends.

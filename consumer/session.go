@@ -171,12 +171,16 @@ func (s *session) relax() error {
 // finish ends the intake: what no handler has begun goes back at once, so that
 // other consumers need not wait for this one's drain.
 func (s *session) finish() error {
-	// Without waiting for the answer, which a silent broker would not give.
-	if err := s.ch.Cancel(s.tag, true); err == nil && s.deliveries != nil {
+	s.background.Go(func() {
+		// With the answer, because until then deliveries arrive; beside the drain,
+		// because a silent broker gives none before Run hangs up.
+		if err := s.ch.Cancel(s.tag, false); err != nil || s.deliveries == nil {
+			return
+		}
 		for d := range s.deliveries {
 			_ = d.Nack(false, true) // if the channel is lost, the broker does the same
 		}
-	}
+	})
 	return s.drain()
 }
 
