@@ -59,11 +59,11 @@ type demand struct {
 
 // The layout of a shard in Redis; see redisbridge/lua/lib.lua.
 const (
-	slots         = 32768
-	bucketSeconds = 4
-	// perSlot is how many envelopes a hash may hold on average: some hold more, and
-	// above 128 (hash-max-listpack-entries) Redis keeps them in a larger form.
-	perSlot = 100
+	slots         = 131072
+	bucketSeconds = 2
+	// perSlot is how many envelopes a hash may hold on average: Redis goes through a
+	// small hash from its beginning, so the time per message grows with them.
+	perSlot = 25
 )
 
 // ceiling is how busy a part may be: above that, what comes in at random waits.

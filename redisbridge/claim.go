@@ -142,7 +142,7 @@ func (s *shard) settle(ctx context.Context, done []outcome) error {
 	args := make([]any, 0, 5*len(done))
 	for _, o := range done {
 		_, slot := locate(o.id, s.b.config.Topology.Shards())
-		args = append(args, o.id, slot, o.due(), o.promoteAt, s.part(o.parked))
+		args = append(args, o.id, slot[:], o.due(), o.promoteAt, s.part(o.parked))
 	}
 	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes}, args)
 }

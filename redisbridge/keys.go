@@ -3,14 +3,16 @@ package redisbridge
 import (
 	"crypto/sha1" //nolint:gosec // spreads IDs evenly; nothing is kept secret by it
 	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// slots is the number of small hashes that a shard's envelopes are spread over;
-// lua/lib.lua has the same number.
-const slots = 32768
+// A slot names one of the 131,072 small hashes that a shard's envelopes are spread
+// over: the first 17 bits of the ID's SHA-1, as four hexadecimal digits and a binary
+// one. lua/lib.lua makes the same text of what SHA-1 is there: text.
+type slot [5]byte
 
 // shardKeys are the keys of one shard. All carry one hash tag, so that a Redis
 // Cluster keeps them on one node and a script may use them together.
@@ -43,14 +45,16 @@ func allKeys(t *topology.Topology) []shardKeys {
 }
 
 // locate returns the shard of an ID, and its slot within the shard.
-func locate(id string, shards int) (shard, slot int) {
+func locate(id string, shards int) (shard int, s slot) {
 	sum := sha1.Sum([]byte(id)) //nolint:gosec // see import
-	slot = int(binary.BigEndian.Uint16(sum[:2])) % slots
-	shard = int(binary.BigEndian.Uint32(sum[2:6]) % uint32(shards)) //nolint:gosec // at most MaxShards
-	return shard, slot
+	hex.Encode(s[:4], sum[:2])
+	s[4] = '0' + sum[2]>>7
+	shard = int(binary.BigEndian.Uint32(sum[4:8]) % uint32(shards)) //nolint:gosec // at most MaxShards
+	return shard, s
 }
 
-func (k shardKeys) slot(n int) string { return k.envelopes + ":" + strconv.Itoa(n) }
+// slot returns the key of a slot.
+func (k shardKeys) slot(s slot) string { return k.envelopes + ":" + string(s[:]) }
 
 func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bridges" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }

@@ -28,7 +28,7 @@ const (
 type parking struct {
 	shard    int
 	id       string
-	request  [15]byte // see lua/park.lua
+	request  request
 	envelope []byte
 
 	ticket message.Ticket
@@ -36,9 +36,12 @@ type parking struct {
 	sent   bool       // guarded by lots.mu; it can no longer be called back
 }
 
-// request packs what lua/park.lua wants to know of a message. Instants and delays
-// fit into 6 bytes: message.When.Validate sees to it.
-func request(w message.When, notLaterThan int64, slot int) (packed [15]byte) {
+// A request is what lua/park.lua wants to know of a message, packed.
+type request [13 + len(slot{})]byte
+
+// requestFor packs instants and delays, which fit into 6 bytes: message.When.Validate
+// sees to it.
+func requestFor(w message.When, notLaterThan int64, s slot) (packed request) {
 	delay, relative := w.Relative()
 	ms := delay.Milliseconds()
 	if relative {
@@ -49,7 +52,7 @@ func request(w message.When, notLaterThan int64, slot int) (packed [15]byte) {
 	}
 	put48(packed[1:], max(0, ms))
 	put48(packed[7:], notLaterThan)
-	binary.BigEndian.PutUint16(packed[13:], uint16(slot)) //nolint:gosec // less than slots
+	copy(packed[13:], s[:])
 	return packed
 }
 

@@ -76,7 +76,7 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	shard, slot := locate(key, len(p.keys))
 	_, notLaterThan, _ := p.clocks[shard].bounds(called) // 0 if unknown
 	one := &parking{
-		shard: shard, id: key, request: request(w, notLaterThan, slot),
+		shard: shard, id: key, request: requestFor(w, notLaterThan, slot),
 		envelope: message.AppendEnvelope(nil, m, key), answer: make(chan error, 1),
 	}
 	if err := p.lots.park(ctx, one); err != nil {
@@ -116,7 +116,7 @@ func (p *Park) check(ctx context.Context) error {
 }
 
 // layoutVersion is the version of the keys and their contents.
-const layoutVersion = "2"
+const layoutVersion = "3"
 
 // checkLayout compares what is stored under the prefix with the topology, and
 // notes it down where nothing is stored yet. A message is found by its ID only

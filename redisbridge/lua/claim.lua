@@ -41,16 +41,17 @@ end
 local function return_claimed()
   local lanes = {}
   for i = 9, #ARGV do lanes[ARGV[i]] = true end
-  local all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+  local all, notes = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), {}
   for i = 1, #all, 2 do
     local id, at, part = all[i], tonumber(all[i + 1]), '0'
     local stored = envelope(id)
     if stored then
       local lead = string.format('%.0f', struct.unpack('>I6', stored) - at)
       if lanes[lead] then part = lead end
-      schedule_add(KEYS[1], part, at, id)
+      schedule_note(notes, part, at, id)
     end
   end
+  schedule_add(KEYS[1], notes)
   redis.call('DEL', KEYS[3])
 end
 

@@ -15,8 +15,10 @@
 -- is given it nevertheless: while a Redis Cluster moves the keys of a slot one by
 -- one, it refuses a call of which a key is missing (TRYAGAIN, ASK). Otherwise it
 -- would stop the script at the first missing key, half-way.
-local bucket_ms = 4000
-local slots = 32768
+local bucket_ms = 2000
+
+-- What one command can bear, and more; even.
+local most_args = 1000
 
 -- A message that no lane suits is claimed so long before it is due, and waits
 -- for the rest with the bridge. Go has the same number (route.go).
@@ -39,7 +41,8 @@ end
 
 -- Where id's envelope is. Go computes the same (keys.go).
 local function envelopes_key(base, id)
-  return base .. ':' .. tonumber(string.sub(redis.sha1hex(id), 1, 4), 16) % slots
+  local sum = redis.sha1hex(id)
+  return base .. ':' .. string.sub(sum, 1, 4) .. (string.byte(sum, 5) < 56 and '0' or '1') -- 56 is an 8
 end
 
 -- Where a message belongs that is due at an instant and was parked at another:
@@ -54,12 +57,37 @@ local function place(due, parked_at, ttls, first, last)
   return math.max(due - ahead_ms, parked_at), '0'
 end
 
-local function schedule_add(schedule, part, at, id)
-  local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
-  local ids = bucket_key(key, bucket)
-  if redis.call('ZADD', ids, at - bucket * bucket_ms, id) == 1 and redis.call('ZCARD', ids) == 1
-    and redis.call('ZADD', key, bucket, string.format('%.0f', bucket)) == 1 then
-    redis.call('SADD', schedule, part)
+-- Takes down what is to enter the schedule. Much of what comes together is due
+-- together, and so needs one command for many.
+local function schedule_note(notes, part, at, id)
+  local bucket = math.floor(at / bucket_ms)
+  local buckets = notes[part]
+  if not buckets then
+    buckets = {}
+    notes[part] = buckets
+  end
+  local entries = buckets[bucket]
+  if not entries then
+    entries = {}
+    buckets[bucket] = entries
+  end
+  local n = #entries
+  entries[n + 1], entries[n + 2] = at - bucket * bucket_ms, id
+end
+
+local function schedule_add(schedule, notes)
+  for part, buckets in pairs(notes) do
+    local key = part_key(schedule, part)
+    for bucket, entries in pairs(buckets) do
+      local ids = bucket_key(key, bucket)
+      local new = redis.call('EXISTS', ids) == 0
+      for first = 1, #entries, most_args do
+        redis.call('ZADD', ids, unpack(entries, first, math.min(first + most_args - 1, #entries)))
+      end
+      if new and redis.call('ZADD', key, bucket, string.format('%.0f', bucket)) == 1 then
+        redis.call('SADD', schedule, part)
+      end
+    end
   end
 end
 
