@@ -46,6 +46,9 @@ func (s *scale) crowded(ctx context.Context) (err error) {
 			return err
 		}
 		say("crowd: %d parked, %.0f bytes each over body and ID", s.crowd, s.figures["redis_overhead_bytes"])
+		if err := full.rewriteAOF(ctx); err != nil {
+			return err
+		}
 		if err := s.costs(ctx, full, empty); err != nil {
 			return err
 		}
@@ -85,6 +88,30 @@ func (s *site) fill(ctx context.Context, n int, within time.Duration) (overhead 
 	}
 	after, err := s.info(ctx, "memory", "used_memory")
 	return (after-before)/float64(n) - crowdBody - longIDLength, err
+}
+
+// rewriteAOF has Redis do at once what it would begin by itself some time after a
+// filling, and waits for the end: meanwhile each page that changes is copied.
+func (s *site) rewriteAOF(ctx context.Context) error {
+	began := time.Now()
+	if err := s.client.BgRewriteAOF(ctx).Err(); err != nil && !strings.Contains(err.Error(), "in progress") {
+		return err
+	}
+	for {
+		running, err := s.info(ctx, "persistence", "aof_rewrite_in_progress")
+		if err != nil {
+			return err
+		}
+		if running == 0 {
+			say("crowd: AOF rewritten in %.0f s", time.Since(began).Seconds())
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func (s *site) publishFar(ctx context.Context, id string, body []byte, offset time.Duration) error {

@@ -111,7 +111,7 @@ func stored(t *testing.T, url string, top *topology.Topology) map[string]copies 
 				found[id] = c
 			}
 		}
-		for _, slot := range keysLike(t, url, shard+"envelopes:*") {
+		for _, slot := range keysLike(t, url, shard+"env:*") {
 			for _, id := range must(client.HKeys(ctx, slot).Result()) {
 				c := found[id]
 				c.envelopes++

@@ -70,7 +70,7 @@ func (r *traffic) settled(t *testing.T, inQuestion func(id string) bool) (lost i
 	operator := operator(servertest.Primaries(t, r.RedisURL))
 	until(t, "nothing is parked", func() bool {
 		return operator.each(t, func(server *redis.Client) error {
-			if keys, err := server.Keys(t.Context(), "*:envelopes:*").Result(); err != nil || len(keys) > 0 {
+			if keys, err := server.Keys(t.Context(), "*:env:*").Result(); err != nil || len(keys) > 0 {
 				return errors.Join(err, errParked)
 			}
 			return nil

@@ -214,7 +214,7 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
 	b.parkOne(t, "broken", message.After(700*time.Millisecond))
-	keys := keysLike(t, b.RedisURL, "{"+b.Prefix+":*}:envelopes:*")
+	keys := keysLike(t, b.RedisURL, "{"+b.Prefix+":*}:env:*")
 	if len(keys) != 1 {
 		t.Fatalf("keys %v; want one", keys)
 	}

@@ -14,18 +14,35 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// intakePrefetch is how many messages of the inbox are in hand at a time, so
-// that they share round trips to Redis.
-const intakePrefetch = 512
+const (
+	// intakePrefetch is how many messages of the inbox are in hand at a time, so
+	// that they share round trips to Redis.
+	intakePrefetch = 512
+	// intakeSteady is how long an intake lasts that did not end over the messages
+	// it began with.
+	intakeSteady = 10 * time.Second
+)
 
 var errCancelled = errors.New("the broker has cancelled the consumer")
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
 // acknowledged only once Redis, or another queue, has it.
+//
+// An intake that was cut short makes the next one wary. Perhaps there is a message
+// that cannot be decoded: that ends the connection, and so is one more delivery for
+// all that are in hand, which at the inbox's delivery limit go to quarantine. A wary
+// intake takes one message at a time, and so counts only the one that is to blame.
 func (b *Bridge) intake(ctx context.Context) error {
 	ready := broker.NewPublisher(b.conn)
+	wary := false
 	for ctx.Err() == nil {
-		err := fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), b.takeIn(ctx, ready))
+		began := time.Now()
+		err := b.takeIn(ctx, ready, wary)
+		wary = err != nil && time.Since(began) < intakeSteady
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), err)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -33,15 +50,15 @@ func (b *Bridge) intake(ctx context.Context) error {
 			return err
 		}
 		b.repairs.consider(err)
-		b.log.Warn("intake interrupted", "error", err)
+		b.log.Warn("intake interrupted", "error", err, "wary", wary)
 		pause(ctx, retryPause)
 	}
 	return nil
 }
 
 // takeIn consumes over one channel until it ends, and then waits for what is in
-// hand.
-func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
+// hand. It returns nil with ctx, and where there is no reason to be wary any more.
+func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool) error {
 	ch, err := b.consume.Channel(ctx)
 	if err != nil {
 		return err
@@ -51,7 +68,12 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 			_ = ch.Close()
 		}
 	}()
-	if err := ch.Qos(intakePrefetch, 0, false); err != nil {
+	prefetch := intakePrefetch
+	var calm <-chan time.Time
+	if wary {
+		prefetch, calm = 1, time.After(intakeSteady)
+	}
+	if err := ch.Qos(prefetch, 0, false); err != nil {
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -64,10 +86,12 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 	go b.watchConsumer(watched, ch) // ends with the channel
 	var hands sync.WaitGroup
 	defer hands.Wait()
-	for {
+	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
 		select {
 		case <-ctx.Done():
 			return nil // what is not acknowledged goes back to the inbox
+		case <-calm:
+			return nil
 		case d, ok := <-deliveries:
 			if !ok {
 				select {
@@ -82,6 +106,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher) error {
 			hands.Go(func() { b.takeInOne(ctx, ready, &d) })
 		}
 	}
+	return nil
 }
 
 // watchConsumer ends a channel whose consumer the inbox does not know: RabbitMQ

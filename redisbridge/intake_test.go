@@ -2,6 +2,7 @@ package redisbridge_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,8 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// publishEntry publishes as a foreign client does, and waits for the confirm.
-func (b *bench) publishEntry(t *testing.T, p amqp.Publishing) {
+// publishEntry publishes as a foreign client does, and waits for the confirms.
+func (b *bench) publishEntry(t *testing.T, all ...amqp.Publishing) {
 	t.Helper()
 	ch, err := b.dial(t).Channel()
 	if err != nil {
@@ -21,13 +22,17 @@ func (b *bench) publishEntry(t *testing.T, p amqp.Publishing) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	p.DeliveryMode = amqp.Persistent
-	confirm, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), b.topology.EntryExchange(), "order.unpaid", false, false, p)
-	if err != nil {
-		t.Fatal(err)
+	confirms := make([]*amqp.DeferredConfirmation, len(all))
+	for i, p := range all {
+		p.DeliveryMode = amqp.Persistent
+		if confirms[i], err = ch.PublishWithDeferredConfirmWithContext(t.Context(), b.topology.EntryExchange(), "order.unpaid", false, false, p); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if ok, err := confirm.WaitContext(t.Context()); !ok || err != nil {
-		t.Fatalf("not confirmed: %v, %v", ok, err)
+	for _, confirm := range confirms {
+		if ok, err := confirm.WaitContext(t.Context()); !ok || err != nil {
+			t.Fatalf("not confirmed: %v, %v", ok, err)
+		}
 	}
 }
 
@@ -102,6 +107,30 @@ func TestUselessDelayGoesToQuarantine(t *testing.T) {
 	if string(d.Body) != "kept" || d.Headers["mine"] != int8(1) || d.RoutingKey != "order.unpaid" ||
 		!strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), `x-delay: "tomorrow"`) {
 		t.Errorf("in quarantine: body %q, key %q, headers %v", d.Body, d.RoutingKey, d.Headers)
+	}
+}
+
+// A message that brokers accept and amqp091-go cannot read, an array of more than
+// 8192 elements, ends the connection of whoever consumes it.
+func TestPoisonInTheInboxGoesToQuarantineAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	all := make([]amqp.Publishing, 700) // more than an intake has in hand
+	for i := range all {
+		all[i] = amqp.Publishing{MessageId: fmt.Sprint("harmless-", i), Headers: amqp.Table{"x-delay": int32(1234)}}
+	}
+	poison := amqp.Publishing{MessageId: "poison", Headers: amqp.Table{"x-delay": int32(1234), "list": make([]any, 8193)}}
+	b.publishEntry(t, slices.Insert(slices.Clone(all), 5, poison)...)
+	b.run(t, nil)
+	for _, p := range all {
+		b.arrivals.awaitID(t, p.MessageId)
+	}
+	ch := b.channel(t)
+	for queue, want := range map[string]int{b.topology.Quarantine(): 1, b.topology.Inbox(): 0} {
+		until(t, fmt.Sprintf("%s holds %d", queue, want), func() bool {
+			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			return err == nil && q.Messages == want
+		})
 	}
 }
 

@@ -32,7 +32,7 @@ func keysOf(t *topology.Topology, shard int) shardKeys {
 		schedule:  tag + "schedule",
 		state:     tag + "state",
 		claimed:   tag + "claimed",
-		envelopes: tag + "envelopes",
+		envelopes: tag + "env", // short: there are many
 	}
 }
 

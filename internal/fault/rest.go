@@ -146,7 +146,7 @@ func (w *world) emptyQueues(final *history.Final) error {
 // lookIntoRedis lists what is still parked.
 func (w *world) lookIntoRedis(final *history.Final) error {
 	return w.store(func(c *redis.Client) error {
-		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:envelopes:*", 1000).Iterator()
+		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:env:*", 1000).Iterator()
 		for keys.Next(w.ctx) {
 			ids, err := c.HKeys(w.ctx, keys.Val()).Result()
 			if err != nil {
