@@ -31,10 +31,14 @@ func TestHealthCheckWaitsForTheCookie(t *testing.T) {
 		t.Fatalf("the health check is %q, want a line of shell", check)
 	}
 
-	home := t.TempDir()
+	home, programs := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "rabbitmq-diagnostics"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	line := strings.ReplaceAll(check[1], "/var/lib/rabbitmq", home)
 	healthy := func() bool {
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "rabbitmq-diagnostics() { :; }; "+line)
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", line)
+		cmd.Env = []string{"PATH=" + programs}
 		return cmd.Run() == nil
 	}
 	if healthy() {
