@@ -198,7 +198,11 @@ func TestEveryPathIsExact(t *testing.T) {
 	b := newBench(t, short())
 	b.run(t, nil)
 	due, path := map[string]time.Time{}, map[string]message.Path{}
-	for i := range 10 {
+	untaken := map[message.Path]bool{}
+	for round, deadline := 0, time.Now().Add(patience); round == 0 || len(untaken) > 0; round++ {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing took the paths %v", untaken)
+		}
 		for delay, want := range map[time.Duration]message.Path{
 			300 * time.Millisecond:  message.PathParkedReady,
 			450 * time.Millisecond:  message.PathParkedReady,
@@ -206,20 +210,31 @@ func TestEveryPathIsExact(t *testing.T) {
 			1700 * time.Millisecond: message.PathLane("1s"),
 			3100 * time.Millisecond: message.PathLane("2s"),
 		} {
-			id := fmt.Sprintf("%v-%d", delay, i)
-			due[id], path[id] = b.parkOne(t, id, message.After(delay)), want
+			if round == 0 {
+				untaken[want] = true
+			}
+			for i := range 10 {
+				id := fmt.Sprintf("%v-%d-%d", delay, round, i)
+				due[id], path[id] = b.parkOne(t, id, message.After(delay)), want
+			}
 		}
-	}
-	for id, list := range b.arrivals.await(t, len(due), patience) {
-		if len(list) != 1 {
-			t.Errorf("%s arrived %d times", id, len(list))
-		}
-		got := list[0]
-		if got.at.Before(due[id]) {
-			t.Errorf("%s arrived %v early", id, due[id].Sub(got.at))
-		}
-		if !got.Journey.Due.Equal(due[id]) || got.Journey.Path != path[id] || string(got.Body) != id || got.RoutingKey != "order.unpaid" {
-			t.Errorf("%s: got due %v, path %q, body %q, key %q; want %v, %q", id, got.Journey.Due, got.Journey.Path, got.Body, got.RoutingKey, due[id], path[id])
+		for id, list := range b.arrivals.await(t, len(due), patience) {
+			if len(list) != 1 {
+				t.Errorf("%s arrived %d times", id, len(list))
+			}
+			got := list[0]
+			if got.at.Before(due[id]) {
+				t.Errorf("%s arrived %v early", id, due[id].Sub(got.at))
+			}
+			// What a slow machine promotes too late for its lane needs none.
+			taken := got.Journey.Path
+			if taken != path[id] && taken != message.PathParkedReady {
+				t.Errorf("%s: took path %q, want %q", id, taken, path[id])
+			}
+			delete(untaken, taken)
+			if !got.Journey.Due.Equal(due[id]) || string(got.Body) != id || got.RoutingKey != "order.unpaid" {
+				t.Errorf("%s: got due %v, body %q, key %q; want %v", id, got.Journey.Due, got.Body, got.RoutingKey, due[id])
+			}
 		}
 	}
 }
