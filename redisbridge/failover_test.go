@@ -202,11 +202,11 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 			if err := first.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			before := r.all()
 			until(t, "the replica is promoted", func() bool {
 				at, err := store.Primaries(t.Context())
 				return err == nil && at[0] == second
 			})
+			before := r.all() // by now, who was answered by the first has noted it
 			if err := first.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
