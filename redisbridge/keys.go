@@ -11,7 +11,7 @@ import (
 
 // A slot names one of the 131,072 small hashes that a shard's envelopes are spread
 // over: the first 17 bits of the ID's SHA-1, as four hexadecimal digits and a binary
-// one. lua/lib.lua makes the same text of what SHA-1 is there: text.
+// one. lua/lib.lua makes the same of its SHA-1, which is text there.
 type slot [5]byte
 
 // shardKeys are the keys of one shard. All carry one hash tag, so that a Redis
