@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -36,6 +37,24 @@ func missingPackages() []string {
 func ensurePackages(ctx context.Context) error {
 	return ensure(ctx, missingPackages,
 		fmt.Sprintf(", or have a container engine with the images %s and %s at hand", DefaultRabbitMQImage, DefaultRedisImage))
+}
+
+// EnsureClients installs what is missing of the programs that tests run beside the
+// servers. It takes the file or the program that each Debian package is known by.
+func EnsureClients(ctx context.Context, byPackage map[string]string) error {
+	return ensure(ctx, func() []string {
+		var missing []string
+		for name, file := range byPackage {
+			if _, err := os.Stat(file); err == nil {
+				continue
+			}
+			if _, err := exec.LookPath(file); err != nil {
+				missing = append(missing, name)
+			}
+		}
+		slices.Sort(missing)
+		return missing
+	}, "")
 }
 
 // ensure installs what is missing where this process may, and starts no
