@@ -120,7 +120,9 @@ func run(ctx context.Context, out io.Writer, floods, paces int) (f figures, err 
 			}
 		}
 	}
-	return report(out, lab.paths, results), nil
+	f = report(out, lab.paths, results)
+	f["inbox_over_plain"], err = lab.inbox(ctx, floods)
+	return f, err
 }
 
 // inTurns reverses the order in every other round, so that a machine that gets

@@ -42,6 +42,7 @@ func goals() []goal {
 		{"exact_over_raw_throughput", "delays that equal a tier / the bare tier", atLeast, 0.9},
 		{"arbitrary_over_raw_throughput", "any other delay / the bare tier", atLeast, 0.6},
 		{"arbitrary_over_raw_p99_lateness", "the same, p99 lateness at 1,000/s", atMost, 1.5},
+		{"inbox_over_plain", "foreign clients, through the inbox into Redis / into a plain queue", atLeast, 0.5},
 		{"early", "messages that came out before they were due", atMost, 0},
 		{"allocs_publish", "allocations of a publish beyond the client library's", atMost, 3},
 		{"park_over_bare", "parking / ZADD and HSET of as many bytes", atLeast, 0.6},
