@@ -53,7 +53,7 @@ lint: ## Check the style of Go and shell
 	@command -v golangci-lint >/dev/null || test -x "$$(go env GOPATH)/bin/golangci-lint" || go install $(LINTER)
 	@PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run ./...
 	@cd bench/compare && PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run -c ../../.golangci.yml ./...
-	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint
+	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint examples/shell/*.sh
 
 .PHONY: bench
 bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
