@@ -41,7 +41,7 @@ func clients(t *testing.T) map[string]func(ctx context.Context, delayMS string) 
 	if err := os.CopyFS(node, os.DirFS("node")); err != nil {
 		t.Fatal(err)
 	}
-	fetch := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts")
+	fetch := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--prefer-offline")
 	fetch.Dir = node
 	if out, err := fetch.CombinedOutput(); err != nil {
 		t.Fatalf("npm install: %v: %s", err, out)

@@ -10,17 +10,21 @@ set -eu
 delay=${1:-2500}
 prefix=${DELAYBRIDGE_PREFIX:-delaybridge}
 url=${DELAYBRIDGE_AMQP_URL:-amqp://guest:guest@127.0.0.1:5672/}
-queue=$prefix.example.shell
 order=$(cat /proc/sys/kernel/random/uuid)
+got=$(mktemp)
+trap 'rm -f "$got"' EXIT
 now() { date +%s%3N; }
 
-amqp-declare-queue -u "$url" -d -q "$queue" >/dev/null
+# What is due is in the ready exchange. The queue is this run's own, and has to be
+# bound before the order is due.
+timeout $((delay / 1000 + 60)) amqp-consume -u "$url" -x -e "$prefix.ready" -r "order.$order" -c 1 cat >"$got" &
+sleep 1
 began=$(now)
-# The queue is bound when amqp-consume starts. The tools send every header as a
-# string, and know no message ID: so the order is the body.
-amqp-publish -u "$url" -e "$prefix.entry" -r order.shell -p -H "x-delay: $delay" -b "$order"
-got=
-while [ "$got" != "$order" ]; do # another one was left by an earlier run
-	got=$(timeout $((delay / 1000 + 60)) amqp-consume -u "$url" -q "$queue" -e "$prefix.ready" -r order.shell -c 1 cat)
-done
+# The tools send every header as a string, and know no message ID.
+amqp-publish -u "$url" -e "$prefix.entry" -r "order.$order" -p -H "x-delay: $delay" -b "$order"
+wait $!
+if [ "$(cat "$got")" != "$order" ]; then
+	echo "order $order did not come out" >&2
+	exit 1
+fi
 echo "order $order came out after $(($(now) - began)) ms"
