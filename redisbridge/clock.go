@@ -66,7 +66,7 @@ func (c *serverClock) bounds(t time.Time) (least, most int64, known bool) {
 		if age > 2*clockWindow {
 			continue
 		}
-		drift := time.Duration(float64(max(age, 0))*clockDrift) + 1
+		drift := time.Duration(float64(age.Abs())*clockDrift) + 1
 		low := (s.least - drift + passed).Milliseconds()
 		high := (s.most + drift + passed + time.Millisecond - 1).Milliseconds()
 		if known {

@@ -217,6 +217,7 @@ func newParking(t testing.TB) *parking {
 	if err != nil {
 		t.Fatal(err)
 	}
+	redisbridge.ParkPlainly(p.park)
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -83,8 +84,40 @@ func NewLots(send func(n int)) *Lots {
 
 // Park parks a message whose envelope has so many bytes.
 func (l *Lots) Park(ctx context.Context, bytes int) error {
-	return l.lots.park(ctx, &parking{envelope: make([]byte, bytes), answer: make(chan error, 1)})
+	return l.lots.park(ctx, &parking{stored: make([]byte, bytes), answer: make(chan error, 1)})
 }
 
 // LotBytes is lotBytes.
 const LotBytes = lotBytes
+
+// ParkPlainly has p use plain commands for lots of one message, too.
+func ParkPlainly(p *Park) { p.plainWorth = 1 }
+
+// Mislead has p believe that Redis' clock is off by so much.
+func Mislead(ctx context.Context, p *Park, off time.Duration) error {
+	for shard, clock := range p.clocks {
+		asked := time.Now()
+		us, err := p.scripts.clock.Run(ctx, p.config.Client, []string{p.keys[shard].state}).Int64()
+		if err != nil {
+			return err
+		}
+		clock.forget()
+		clock.learn(asked, time.Now(), us+off.Microseconds())
+	}
+	return nil
+}
+
+// StoreAndVanish parks by plain commands, as a process does that dies right
+// afterwards: what should not have been stored is not taken back.
+func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.Time) error {
+	shard, slot := locate(m.ID, len(p.keys))
+	now := time.Now().UnixMilli()
+	one := placed{parking: &parking{
+		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(make([]byte, storedHeader), m, m.ID),
+	}, due: due.UnixMilli()}
+	one.at, one.part = p.place(one.due, now)
+	put48(one.stored, one.due)
+	put48(one.stored[6:], now)
+	_, err := p.storePlainly(ctx, shard, []placed{one})
+	return err
+}

@@ -53,6 +53,17 @@ func locate(id string, shards int) (shard int, s slot) {
 	return shard, s
 }
 
+// bucketMS is how long a bucket of the schedule is, in ms; lua/lib.lua has the same.
+const bucketMS = 2000
+
+// part returns the key of a part of the schedule, and bucket that of one of its
+// buckets.
+func (k shardKeys) part(part string) string { return k.schedule + ":" + part }
+
+func (k shardKeys) bucket(part string, number int64) string {
+	return k.part(part) + ":" + strconv.FormatInt(number, 10)
+}
+
 // slot returns the key of a slot.
 func (k shardKeys) slot(s slot) string { return k.envelopes + ":" + string(s[:]) }
 

@@ -14,22 +14,24 @@ import (
 )
 
 const (
-	// lotMost and lotBytes bound what is sent to Redis at once: a script holds
-	// everybody else up while it runs. One message may be larger.
+	// lotMost and lotBytes bound what is sent to Redis at once: a script, or a
+	// transaction, holds everybody else up while it runs. One message may be larger.
 	lotMost  = 512
 	lotBytes = 1 << 20
 	// lotsAtOnce is how many lots may be under way, if the next one is worth it:
 	// one is encoded here while another is on its way to Redis' disk.
 	lotsAtOnce = 8
-	lotWorth   = 64
+	lotWorth   = 192
 )
 
 // parking is one message on its way into Redis.
 type parking struct {
-	shard    int
-	id       string
-	request  request
-	envelope []byte
+	shard  int
+	slot   slot
+	id     string
+	called time.Time // a delay runs from here
+	when   message.When
+	stored []byte // what Redis is to keep, with room for both instants in front
 
 	ticket message.Ticket
 	answer chan error // takes one
@@ -63,7 +65,7 @@ func put48(b []byte, n int64) {
 }
 
 // lots gather messages that are parked at the same time, so that they share
-// scripts, round trips and flushes to disk. While one lot is under way the next
+// transactions, round trips and flushes to disk. While one lot is under way the next
 // one grows: so the lots are as large as the load is heavy, and nobody waits for
 // company.
 type lots struct {
@@ -120,7 +122,7 @@ func (l *lots) take() []*parking {
 	var lot []*parking
 	bytes, taken := 0, 0
 	for _, p := range l.waiting {
-		if len(lot) == lotMost || len(lot) > 0 && bytes+len(p.envelope) > lotBytes {
+		if len(lot) == lotMost || len(lot) > 0 && bytes+len(p.stored) > lotBytes {
 			break
 		}
 		taken++
@@ -128,7 +130,7 @@ func (l *lots) take() []*parking {
 			continue
 		}
 		p.sent = true
-		bytes += len(p.envelope)
+		bytes += len(p.stored)
 		lot = append(lot, p)
 	}
 	l.waiting = l.waiting[taken:]
@@ -138,53 +140,42 @@ func (l *lots) take() []*parking {
 	return lot
 }
 
-// parkLot parks a lot, a script for each shard, all in one pipeline.
+// parkLot parks a lot, each shard's part of it by itself.
 func (p *Park) parkLot(lot []*parking) {
 	byShard := make([][]*parking, len(p.keys))
 	for _, one := range lot {
 		byShard[one.shard] = append(byShard[one.shard], one)
 	}
-	// Not under any caller's context: the client has time limits of its own.
-	ctx := context.Background()
-	asked := time.Now()
-	answers := make([]*redis.Cmd, len(byShard))
-	// Each command has its own error, or that of the whole.
-	_, _ = p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for shard, lot := range byShard {
-			if len(lot) > 0 {
-				keys, args := p.arguments(shard, lot)
-				answers[shard] = p.scripts.park.EvalSha(ctx, pipe, keys, args...)
-			}
+	var all sync.WaitGroup
+	for shard, part := range byShard {
+		if len(part) > 0 {
+			all.Go(func() {
+				// Not under any caller's context: the client has time limits of its own.
+				ctx := context.Background()
+				if rest := p.parkPlainly(ctx, shard, part); len(rest) > 0 {
+					p.parkByScript(ctx, shard, rest)
+				}
+			})
 		}
-		return nil
-	})
-	for shard, answer := range answers {
-		if answer == nil {
-			continue
-		}
-		if undone(answer.Err()) {
-			keys, args := p.arguments(shard, byShard[shard])
-			answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
-		}
-		p.answerLot(byShard[shard], answer, p.clocks[shard], asked, time.Now())
 	}
+	all.Wait()
 }
 
-// undone reports whether a server has done nothing because it does not know the
-// script, or has the keys no more, which a pipeline does not mend by itself.
-func undone(err error) bool {
-	return redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "MOVED")
-}
-
-// arguments returns what lua/park.lua is called with for a lot of one shard.
-func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) {
-	k := p.keys[shard]
-	args = append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
+func (p *Park) parkByScript(ctx context.Context, shard int, lot []*parking) {
+	k, clock := p.keys[shard], p.clocks[shard]
+	args := append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
 	args = append(args, p.leads...)
 	for _, one := range lot {
-		args = append(args, one.id, one.request[:], one.envelope)
+		_, notLaterThan, _ := clock.bounds(one.called) // 0 if unknown
+		r := requestFor(one.when, notLaterThan, one.slot)
+		args = append(args, one.id, r[:], one.stored[storedHeader:])
 	}
-	return []string{k.schedule, k.state, k.envelopes}, args
+	keys, asked := []string{k.schedule, k.state, k.envelopes}, time.Now()
+	answer := p.scripts.park.Run(ctx, p.config.Client, keys, args...)
+	if redis.HasErrorPrefix(answer.Err(), "MOVED") { // nothing was done, and the client knows the way now
+		answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
+	}
+	answerLot(lot, answer, clock, asked, time.Now())
 }
 
 // The answers of lua/park.lua are those of message.Parking, and this one.
@@ -192,16 +183,10 @@ const answerFull = 4
 
 const answerBytes = 7 // for each message
 
-func (p *Park) answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
-	fail := func(err error) {
-		clock.forget()
-		for _, one := range lot {
-			one.answer <- err
-		}
-	}
+func answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
-		fail(classify(err))
+		failLot(lot, clock, classify(err))
 		return
 	}
 	r := reply{rest: values}
@@ -210,7 +195,7 @@ func (p *Park) answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, 
 		r.fail("%d bytes for %d messages", len(outcomes), len(lot))
 	}
 	if r.err != nil {
-		fail(errors.Join(ErrUnconfirmed, r.err))
+		failLot(lot, clock, errors.Join(ErrUnconfirmed, r.err))
 		return
 	}
 	clock.learn(asked, heard, us)
@@ -223,5 +208,12 @@ func (p *Park) answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, 
 		}
 		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: time.UnixMilli(unix48(outcome[1:]))}
 		one.answer <- nil
+	}
+}
+
+func failLot(lot []*parking, clock *serverClock, err error) {
+	clock.forget()
+	for _, one := range lot {
+		one.answer <- err
 	}
 }

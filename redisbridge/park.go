@@ -35,6 +35,8 @@ type Park struct {
 	clocks  []*serverClock // one per shard, as each may be another server's
 	leads   []any          // TTLs of the lanes in ms, longest first
 
+	plainWorth int // how many messages make a lot worth plain commands
+
 	lots    lots
 	checked atomic.Bool // Redis holds the layout that the topology describes
 }
@@ -44,7 +46,7 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
 		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
 	}
-	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology)}
+	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())
 	}
@@ -67,6 +69,9 @@ func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (me
 	return p.parkAs(ctx, m.ID, m, w)
 }
 
+// envelopeRoom is for what an envelope has beside a body, as a rule.
+const envelopeRoom = 128
+
 // parkAs parks m under a key that may differ from its ID.
 func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
 	called := time.Now()
@@ -74,10 +79,10 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 		return message.Ticket{}, err
 	}
 	shard, slot := locate(key, len(p.keys))
-	_, notLaterThan, _ := p.clocks[shard].bounds(called) // 0 if unknown
+	stored := make([]byte, storedHeader, storedHeader+envelopeRoom+len(m.Body))
 	one := &parking{
-		shard: shard, id: key, request: requestFor(w, notLaterThan, slot),
-		envelope: message.AppendEnvelope(nil, m, key), answer: make(chan error, 1),
+		shard: shard, slot: slot, id: key, called: called, when: w,
+		stored: message.AppendEnvelope(stored, m, key), answer: make(chan error, 1),
 	}
 	if err := p.lots.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, err)

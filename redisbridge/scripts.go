@@ -13,6 +13,12 @@ var libLua string
 //go:embed lua/park.lua
 var parkLua string
 
+//go:embed lua/wake.lua
+var wakeLua string
+
+//go:embed lua/takeback.lua
+var takeBackLua string
+
 //go:embed lua/cancel.lua
 var cancelLua string
 
@@ -34,9 +40,10 @@ var attendLua string
 //go:embed lua/clock.lua
 var clockLua string
 
-// scripts are the only way in which parked messages change.
+// scripts are the only way in which parked messages change, but for the transaction
+// of parkPlainly.
 type scripts struct {
-	park, cancel, claim, settle, postpone, yield, attend, clock *redis.Script
+	park, wake, takeBack, cancel, claim, settle, postpone, yield, attend, clock *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -52,6 +59,7 @@ func newScripts() scripts {
 		// Without flags park still answers in a full Redis where it writes
 		// nothing: that a message is parked already, or overdue.
 		park: with("", parkLua), clock: with("", clockLua),
+		wake: with(evenFull, wakeLua), takeBack: with(evenFull, takeBackLua),
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
 		cancel: with(evenFull, cancelLua),
 		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),

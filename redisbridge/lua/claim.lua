@@ -124,7 +124,7 @@ for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
   cursors[#cursors + 1] = c
 end
 
-local found, taken, held = {}, {}, 0
+local found, taken, held, misplaced = {}, {}, 0, {}
 local late, step = now - late_ms, tonumber(ARGV[8])
 while room > 0 and bytes > 0 do
   local first
@@ -141,7 +141,14 @@ while room > 0 and bytes > 0 do
     held = 1
   else
     local stored = first.stored or envelope(first.id)
-    if stored then
+    local due = first.due
+    if stored and first.lead > 0 then due = struct.unpack('>I6', stored) end
+    if due ~= first.due then
+      -- An entry that somebody had no time to take back (lot_plain.go).
+      if not redis.call('ZSCORE', KEYS[3], first.id) then
+        schedule_note(misplaced, tostring(first.lead), due - first.lead, first.id)
+      end
+    elseif stored then
       taken[#taken + 1] = first.at
       taken[#taken + 1] = first.id
       found[#found + 1] = first.id
@@ -158,6 +165,7 @@ if #taken > 0 then redis.call('ZADD', KEYS[3], unpack(taken)) end
 for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end
+schedule_add(KEYS[1], misplaced)
 
 local head = schedule_head(KEYS[1])
 set_alarm(head)

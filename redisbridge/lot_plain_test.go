@@ -1,0 +1,167 @@
+package redisbridge_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// transactions counts those of a client.
+type transactions struct{ atomic.Int64 }
+
+func (n *transactions) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (n *transactions) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (n *transactions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		n.Add(1) // nothing else here makes pipelines
+		return next(ctx, cmds)
+	}
+}
+
+// newPlainBench has a park that uses plain commands for every lot, once it knows
+// Redis' clock.
+func newPlainBench(t *testing.T) (*bench, *transactions) {
+	t.Helper()
+	b, n := newBench(t, short()), &transactions{}
+	b.client.AddHook(n)
+	redisbridge.ParkPlainly(b.park)
+	for i := range 20 { // by script, at first
+		b.parkOne(t, fmt.Sprint("first-", i), message.After(24*time.Hour))
+	}
+	return b, n
+}
+
+// parkAtOnce parks one of each ID at the same time.
+func (b *bench) parkAtOnce(t *testing.T, n int, when func(i int) message.When) []message.Ticket {
+	t.Helper()
+	var all sync.WaitGroup
+	tickets := make([]message.Ticket, n)
+	for i := range n {
+		all.Go(func() {
+			m := &message.Message{ID: fmt.Sprint("m-", i), RoutingKey: "order.unpaid", Body: make([]byte, i)}
+			var err error
+			if tickets[i], err = b.park.Park(t.Context(), m, when(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return tickets
+}
+
+// exactly checks that each message arrived once, unspoilt, and not early.
+func (b *bench) exactly(t *testing.T, tickets []message.Ticket) {
+	t.Helper()
+	all := b.arrivals.await(t, len(tickets), patience)
+	for i, ticket := range tickets {
+		got := all[fmt.Sprint("m-", i)]
+		if len(got) != 1 {
+			t.Errorf("message %d arrived %d times", i, len(got))
+			continue
+		}
+		if got[0].at.Before(ticket.Due) || !got[0].Journey.Due.Equal(ticket.Due) || len(got[0].Body) != i {
+			t.Errorf("message %d arrived %v after its time, due %v, with %d bytes; want %v",
+				i, got[0].at.Sub(ticket.Due), got[0].Journey.Due, len(got[0].Body), ticket.Due)
+		}
+	}
+}
+
+func TestPlainCommandsParkAsTheScriptDoes(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	b, transactions := newPlainBench(t)
+	before := transactions.Load()
+	called := time.Now()
+	in := func(i int) time.Duration { return 2*time.Second + time.Duration(i)*10*time.Millisecond }
+	tickets := b.parkAtOnce(t, n, func(i int) message.When {
+		if i%2 == 0 {
+			return message.At(called.Add(in(i)))
+		}
+		return message.After(in(i))
+	})
+	if transactions.Load() == before {
+		t.Fatal("no plain commands were used, so this tests nothing")
+	}
+	for i, ticket := range tickets {
+		if early := called.Add(in(i)).Truncate(time.Millisecond).Sub(ticket.Due); ticket.Parking != message.Parked || early > 0 {
+			t.Errorf("message %d: got %+v, due %v early", i, ticket, early)
+		}
+	}
+	// What is parked already stays as it is, whatever is asked for.
+	for i, ticket := range b.parkAtOnce(t, n, func(i int) message.When { return message.After(in(n-i) - 500*time.Millisecond) }) {
+		if want := (message.Ticket{Parking: message.ParkedBefore, Due: tickets[i].Due}); ticket != want {
+			t.Errorf("message %d again: got %+v, want %+v", i, ticket, want)
+		}
+	}
+	b.run(t, nil)
+	b.exactly(t, tickets)
+}
+
+// A process that dies before it has taken back what it stored in vain leaves
+// entries in the schedule that no envelope belongs to.
+func TestStaleEntriesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	b := newBench(t, short())
+	tickets := b.parkAtOnce(t, n, func(i int) message.When { return message.After(3*time.Second + time.Duration(i)*20*time.Millisecond) })
+	for i, ticket := range tickets {
+		off := []time.Duration{-2500 * time.Millisecond, -time.Second, -time.Millisecond, 0, time.Millisecond, 2 * time.Second}[i%6]
+		err := redisbridge.StoreAndVanish(t.Context(), b.park, &message.Message{ID: fmt.Sprint("m-", i), RoutingKey: "another"}, ticket.Due.Add(off))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.run(t, nil)
+	b.exactly(t, tickets)
+}
+
+// After a failover another server may answer, whose clock is another one.
+func TestWrongIdeaOfTheClockIsMended(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{-time.Minute, time.Minute} {
+		t.Run(off.String(), func(t *testing.T) {
+			t.Parallel()
+			b, transactions := newPlainBench(t)
+			before := transactions.Load()
+			if err := redisbridge.Mislead(t.Context(), b.park, off); err != nil {
+				t.Fatal(err)
+			}
+			called := time.Now()
+			due := b.parkOne(t, "m-0", message.After(2*time.Minute))
+			if transactions.Load() == before {
+				t.Fatal("no plain commands were used, so this tests nothing")
+			}
+			if late := due.Sub(called.Add(2 * time.Minute)); late < -time.Millisecond || late > 30*time.Second {
+				t.Errorf("due %v after its time", late)
+			}
+			if cancelled, err := b.park.Cancel(t.Context(), "m-0"); err != nil || !cancelled {
+				t.Errorf("cancel: got %v, %v; want true", cancelled, err)
+			}
+		})
+	}
+}
+
+// A restart, or a failover, empties the script cache; a transaction does not fill it.
+func TestPlainCommandsWakeTheBridgeWithoutTheScript(t *testing.T) {
+	t.Parallel()
+	b, _ := newPlainBench(t)
+	b.run(t, nil)
+	b.parkOne(t, "far", message.After(time.Hour)) // the bridge sets its alarm
+	for _, server := range operator(servertest.Primaries(t, b.RedisURL)) {
+		if err := server.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.exactly(t, b.parkAtOnce(t, 40, func(int) message.When { return message.After(1500 * time.Millisecond) }))
+}

@@ -1,0 +1,30 @@
+-- Takes back what plain commands have stored that should have been left to
+-- lua/park.lua: messages whose ID was parked before, and those for which this
+-- clock had been taken for another.
+--
+-- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes
+-- ARGV: 1 number of lanes, then their TTLs in ms, longest first, and then for each
+--       message its ID, the slot of its envelope, its due time and when it was
+--       parked, 6 bytes of Unix ms each, its instant of promotion, its part of the
+--       schedule, and whether its envelope was stored: 1 or 0
+-- Returns 1. O(log N) per message.
+local first_message = 2 + ARGV[1]
+for i = first_message, #ARGV, 6 do
+  local id, key, instants = ARGV[i], KEYS[3] .. ':' .. ARGV[i + 1], ARGV[i + 2]
+  local at, part = tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local stored, claimed = redis.call('HGET', key, id), redis.call('ZSCORE', KEYS[2], id)
+  local superfluous = true
+  if ARGV[i + 5] == '1' then
+    if claimed or not stored or string.sub(stored, 1, 12) ~= instants then
+      superfluous = false -- it is on its way already
+    else
+      redis.call('HDEL', key, id)
+    end
+  elseif stored and not claimed then
+    local due, parked_at = struct.unpack('>I6I6', stored)
+    local its_at, its_part = place(due, parked_at, ARGV, 2, first_message - 1)
+    superfluous = its_part ~= part or math.floor(its_at / bucket_ms) ~= math.floor(at / bucket_ms)
+  end
+  if superfluous then schedule_remove(KEYS[1], part, at, id) end
+end
+return 1
