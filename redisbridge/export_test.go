@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
@@ -120,4 +121,11 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 	put48(one.stored[6:], now)
 	_, err := p.storePlainly(ctx, shard, []placed{one})
 	return err
+}
+
+// NewAcks returns what takes the tags of deliveries that are dealt with, and what
+// acknowledges all of them.
+func NewAcks(ch amqp.Acknowledger, most int) (add func(tag uint64), flush func()) {
+	a := newAcks(ch, most)
+	return a.add, a.flush
 }

@@ -84,6 +84,8 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 	watched, done := context.WithCancel(ctx)
 	defer done()
 	go b.watchConsumer(watched, ch) // ends with the channel
+	acks := newAcks(ch, (prefetch+7)/8)
+	defer acks.flush()
 	var hands sync.WaitGroup
 	defer hands.Wait()
 	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
@@ -103,7 +105,11 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 				}
 				return errCancelled
 			}
-			hands.Go(func() { b.takeInOne(ctx, ready, &d) })
+			hands.Go(func() {
+				if b.takeInOne(ctx, ready, &d) {
+					acks.add(d.DeliveryTag)
+				}
+			})
 		}
 	}
 	return nil
@@ -131,8 +137,9 @@ func (b *Bridge) watchConsumer(ctx context.Context, ch *amqp.Channel) {
 	}
 }
 
-// takeInOne tries until the message is somewhere else, or ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp.Delivery) {
+// takeInOne tries until the message is somewhere else, and then returns true, or
+// ctx ends.
+func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp.Delivery) bool {
 	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered}
 	if e.key == "" {
 		e.key = rand.Text()
@@ -140,8 +147,7 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 	for ctx.Err() == nil {
 		err := b.place(ctx, ready, &e)
 		if err == nil {
-			_ = d.Ack(false) // if the channel is gone, the message comes again, and is recognised
-			return
+			return true
 		}
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
 		b.repairs.consider(err)
@@ -150,6 +156,7 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 			pause(ctx, retryPause)
 		}
 	}
+	return false
 }
 
 // entry is a message of the inbox.

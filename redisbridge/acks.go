@@ -1,0 +1,78 @@
+package redisbridge
+
+import (
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ackWait is how long a message waits to be acknowledged together with others.
+const ackWait = 20 * time.Millisecond
+
+// acks acknowledge the deliveries of a channel, many at once: each frame is an entry
+// in the queue's log. Whatever is in hand for longer holds nobody else up.
+type acks struct {
+	ch   amqp.Acknowledger
+	most int // so many do not wait
+
+	mu      sync.Mutex
+	next    uint64          // the first delivery that is not acknowledged
+	done    map[uint64]bool // those from next on that are dealt with: whether acknowledged
+	waiting int
+	timer   *time.Timer
+}
+
+func newAcks(ch amqp.Acknowledger, most int) *acks {
+	a := &acks{ch: ch, most: most, next: 1, done: map[uint64]bool{}}
+	a.timer = time.AfterFunc(time.Hour, a.flush)
+	a.timer.Stop()
+	return a
+}
+
+// add takes the tag of a delivery that is dealt with.
+func (a *acks) add(tag uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.done[tag] = false
+	if a.waiting++; a.waiting >= a.most {
+		a.together()
+	} else if a.waiting == 1 {
+		a.timer.Reset(ackWait)
+	}
+}
+
+// together acknowledges all deliveries before the first that is in hand. If the
+// channel is gone, they come again, and are recognised.
+func (a *acks) together() {
+	last := uint64(0)
+	for ; ; a.next++ {
+		acknowledged, ok := a.done[a.next]
+		if !ok {
+			break
+		}
+		delete(a.done, a.next)
+		if !acknowledged {
+			last = a.next // the broker must know the tag still
+			a.waiting--
+		}
+	}
+	if last > 0 {
+		_ = a.ch.Ack(last, true)
+	}
+}
+
+// flush acknowledges all that is dealt with.
+func (a *acks) flush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer.Stop()
+	a.together()
+	for tag, acknowledged := range a.done {
+		if !acknowledged {
+			_ = a.ch.Ack(tag, false)
+			a.done[tag] = true
+		}
+	}
+	a.waiting = 0
+}
