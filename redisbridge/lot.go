@@ -170,11 +170,8 @@ func (p *Park) parkByScript(ctx context.Context, shard int, lot []*parking) {
 		r := requestFor(one.when, notLaterThan, one.slot)
 		args = append(args, one.id, r[:], one.stored[storedHeader:])
 	}
-	keys, asked := []string{k.schedule, k.state, k.envelopes}, time.Now()
-	answer := p.scripts.park.Run(ctx, p.config.Client, keys, args...)
-	if redis.HasErrorPrefix(answer.Err(), "MOVED") { // nothing was done, and the client knows the way now
-		answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
-	}
+	asked := time.Now()
+	answer := p.scripts.park.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.envelopes}, args...)
 	answerLot(lot, answer, clock, asked, time.Now())
 }
 

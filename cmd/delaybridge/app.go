@@ -101,6 +101,14 @@ func (a *app) logger(c config) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, options))
 }
 
+// redisLog takes what go-redis would write to standard error by itself, for the
+// whole process. What matters of it we tell ourselves.
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.log.Debug("redis client: " + fmt.Sprintf(format, v...))
+}
+
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -31,13 +32,15 @@ and whenever somebody deletes one. A user without the configure permission needs
 		if err != nil {
 			return err
 		}
+		c.Logger = a.logger(settings)
+		redis.SetLogger(redisLog{c.Logger})
 		client, err := redisbridge.NewClient(settings.redisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
-		c.StartWithin, c.Logger = settings.connectTimeout, a.logger(settings)
+		c.StartWithin = settings.connectTimeout
 		bridge, err := redisbridge.New(c)
 		if err != nil {
 			return usage(err)

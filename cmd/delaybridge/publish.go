@@ -11,7 +11,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/message"
@@ -198,7 +198,8 @@ type publishJob struct {
 // waits for the answers to what is under way, and sends nothing more. Redis is
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
-	logging.Disable() // go-redis writes to standard error what Publish returns
+	log := j.logger(j.settings)
+	redis.SetLogger(redisLog{log})
 	client, err := redisbridge.NewClient(j.settings.redisURL)
 	if err != nil {
 		return err
@@ -210,7 +211,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	}
 	p, err := producer.New(producer.Config{
 		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park,
-		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: j.logger(j.settings),
+		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
 	})
 	if err != nil {
 		return usage(err)
