@@ -44,7 +44,7 @@ const (
 	MaxTTL = time.Duration(1<<32-1) * time.Millisecond
 	// MaxShards bounds the number of lanes, each of which is a quorum queue.
 	MaxShards = 64
-	maxPrefix = 100
+	maxName   = 100 // of a prefix or an entry
 	reserved  = "amq"
 )
 
@@ -74,6 +74,20 @@ type Config struct {
 	// be the same for all bridges and producers of one prefix. 1 to MaxShards.
 	// Defaults to DefaultShards.
 	Shards int
+	// Entries are the entry exchanges beside the default one, in any order.
+	// Defaults to none.
+	Entries []Entry
+}
+
+// Entry is an entry exchange beside the default one. What is published to it
+// comes out of a ready exchange of its own.
+type Entry struct {
+	// Name ends the names of its two exchanges. The rules for Config.Prefix
+	// apply.
+	Name string
+	// Kind is the type of its ready exchange: amqp.ExchangeDirect,
+	// ExchangeTopic, ExchangeFanout or ExchangeHeaders.
+	Kind string
 }
 
 // Tier is a queue with one fixed TTL, and an exchange of the same name that
@@ -85,13 +99,21 @@ type Tier struct {
 
 // Topology is a valid, immutable description. Make one with [New].
 type Topology struct {
-	prefix string
-	tiers  []Tier // ascending by TTL
-	lead   time.Duration
-	shards int
+	prefix  string
+	tiers   []Tier // ascending by TTL
+	lead    time.Duration
+	shards  int
+	entries []Entry // sorted by name
 }
 
-var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+const nameRule = "use 1 to %d letters, digits, '.', '_' or '-', starting with a letter or digit"
+
+func validName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
+
+// kinds are the types that a ready exchange may have.
+var kinds = []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
 
 // New describes the topology for c. The error names every fault of c at once.
 func New(c Config) (*Topology, error) {
@@ -110,8 +132,8 @@ func New(c Config) (*Topology, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
-	if len(c.Prefix) > maxPrefix || !prefixPattern.MatchString(c.Prefix) {
-		fault("topology: prefix %q: use 1 to %d letters, digits, '.', '_' or '-', starting with a letter or digit", c.Prefix, maxPrefix)
+	if !validName(c.Prefix) {
+		fault("topology: prefix %q: "+nameRule, c.Prefix, maxName)
 	}
 	if c.Prefix == reserved || strings.HasPrefix(c.Prefix, reserved+".") {
 		fault("topology: prefix %q: the broker keeps names that start with %q to itself", c.Prefix, reserved+".")
@@ -137,11 +159,23 @@ func New(c Config) (*Topology, error) {
 	if c.Shards < 1 || c.Shards > MaxShards {
 		fault("topology: %d shards: use 1 to %d", c.Shards, MaxShards)
 	}
+	entries := slices.SortedFunc(slices.Values(c.Entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	for i, e := range entries {
+		if !validName(e.Name) {
+			fault("topology: entry %q: "+nameRule, e.Name, maxName)
+		}
+		if i > 0 && e.Name == entries[i-1].Name {
+			fault("topology: entry %q is listed twice", e.Name)
+		}
+		if !slices.Contains(kinds, e.Kind) {
+			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds, ", "))
+		}
+	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 
-	t := &Topology{prefix: c.Prefix, lead: c.Lead, shards: c.Shards}
+	t := &Topology{prefix: c.Prefix, lead: c.Lead, shards: c.Shards, entries: entries}
 	for _, ttl := range ttls {
 		t.tiers = append(t.tiers, Tier{Name: t.name("tier", TTLName(ttl)), TTL: ttl})
 	}
@@ -165,6 +199,27 @@ func (t *Topology) EntryExchange() string { return t.name("entry") }
 // ReadyExchange is the topic exchange to which consumers bind their queues, by
 // the original routing key.
 func (t *Topology) ReadyExchange() string { return t.name("ready") }
+
+// Entries returns the entry exchanges beside the default one, sorted by name.
+func (t *Topology) Entries() []Entry { return slices.Clone(t.entries) }
+
+// EntryExchangeOf is where publishers of an entry send; "" is the default one.
+// The entry need not be configured.
+func (t *Topology) EntryExchangeOf(entry string) string {
+	if entry == "" {
+		return t.EntryExchange()
+	}
+	return t.name("entry", entry)
+}
+
+// ReadyExchangeOf is where consumers of an entry bind their queues; "" is the
+// default one. The entry need not be configured.
+func (t *Topology) ReadyExchangeOf(entry string) string {
+	if entry == "" {
+		return t.ReadyExchange()
+	}
+	return t.name("ready", entry)
+}
 
 // Inbox is the queue, and the exchange before it, for entry messages whose
 // delay matches no tier.
