@@ -43,8 +43,8 @@ func (e *HeldError) Error() string {
 	return strings.Join(counts, ", ") + ": drain it, or name it to lose them (--with-messages)"
 }
 
-// Delete removes everything described, and the tiers and lanes that another
-// configuration with the same prefix has left. It returns what it removed.
+// Delete removes everything described, and the tiers, lanes and entries that
+// another configuration with the same prefix has left. It returns what it removed.
 //
 // It refuses with a [*HeldError], and leaves everything as it was, while any of
 // these queues holds a message, unless o names that queue. First it looks; then
@@ -76,13 +76,14 @@ type deletion struct {
 }
 
 func (d *deletion) run(ctx context.Context, t *Topology) error {
-	if err := d.survey(ctx, t); err != nil {
+	t, err := d.survey(ctx, t)
+	if err != nil {
 		return err
 	}
 	if _, err := d.look(ctx); err != nil {
 		return fmt.Errorf("nothing was deleted: %w", err)
 	}
-	err := d.closeEntrances(ctx, t)
+	err = d.closeEntrances(ctx, t)
 	if err == nil {
 		err = d.watch(ctx)
 	}
@@ -92,14 +93,15 @@ func (d *deletion) run(ctx context.Context, t *Topology) error {
 	return d.demolish(ctx, t)
 }
 
-// survey finds out what there is to delete.
-func (d *deletion) survey(ctx context.Context, t *Topology) error {
+// survey finds out what there is to delete, and returns the description with
+// the entries that are left.
+func (d *deletion) survey(ctx context.Context, t *Topology) (*Topology, error) {
 	queues, err := d.management.queues(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if d.exchanges, err = d.management.exchanges(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	described := t.Queues()
 	slices.Reverse(described) // waiting queues before those they lead to
@@ -111,10 +113,10 @@ func (d *deletion) survey(ctx context.Context, t *Topology) error {
 	d.queues = append(t.leftovers(queues), d.queues...)
 	for _, name := range d.options.WithMessages {
 		if !slices.Contains(d.queues, name) {
-			return fmt.Errorf("queue %s, to be deleted with its messages, is none of the existing ones: %s", name, strings.Join(d.queues, ", "))
+			return nil, fmt.Errorf("queue %s, to be deleted with its messages, is none of the existing ones: %s", name, strings.Join(d.queues, ", "))
 		}
 	}
-	return nil
+	return t.withLeftEntries(d.exchanges), nil
 }
 
 // look returns a HeldError if a queue holds messages that must not be lost, or
@@ -162,13 +164,17 @@ func (d *deletion) ready(ctx context.Context, name string) (n int, err error) {
 	return n, nil
 }
 
-// closeEntrances deletes the exchanges that lead into queues. The ready
-// exchange stays: dead letters may still be on their way through it.
+// closeEntrances deletes the exchanges that lead into queues. Those that lead to
+// consumers stay: dead letters may still be on their way through them.
 func (d *deletion) closeEntrances(ctx context.Context, t *Topology) error {
 	exchanges := t.Exchanges()
-	slices.Reverse(exchanges) // the entry exchange first
+	slices.Reverse(exchanges) // the entry exchanges first
+	entrances := []string{t.Inbox()}
+	for _, e := range t.allEntries() {
+		entrances = append(entrances, t.EntryExchangeOf(e.Name))
+	}
 	for _, x := range exchanges {
-		if x.Name == t.EntryExchange() || x.Name == t.Inbox() || t.waits(x.Name) {
+		if slices.Contains(entrances, x.Name) || t.waits(x.Name) {
 			if err := d.deleteExchange(ctx, x.Name); err != nil {
 				return err
 			}
@@ -215,7 +221,7 @@ func (d *deletion) reopen(ctx context.Context, t *Topology, cause error) error {
 }
 
 // demolish deletes the queues and what is left of the exchanges. A message that
-// was published to the ready exchange meanwhile may have become unrouted, so
+// was published to a ready exchange meanwhile may have become unrouted, so
 // each queue is looked at once more.
 func (d *deletion) demolish(ctx context.Context, t *Topology) error {
 	kept := []string{t.Inbox(), t.Quarantine(), t.Unrouted()}
@@ -246,19 +252,27 @@ func (d *deletion) deletePair(ctx context.Context, name string) error {
 	return d.deleteQueue(ctx, name)
 }
 
-// deleteReady deletes the ready exchange, and with it the bindings that others
-// have made to it.
+// deleteReady deletes the ready exchanges, and with them the bindings that others
+// have made to them, after the exchanges that lead there.
 func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 	bindings, err := d.management.bindings(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.deleteExchange(ctx, t.ReadyExchange()); err != nil {
-		return err
+	for _, x := range slices.Backward(t.dueExchanges()) {
+		if err := d.deleteExchange(ctx, x.Name); err != nil {
+			return err
+		}
 	}
-	for _, b := range bindings {
-		if b.Source == t.ReadyExchange() {
-			d.deleted(KindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+	for _, e := range t.allEntries() {
+		ready := t.ReadyExchangeOf(e.Name)
+		if err := d.deleteExchange(ctx, ready); err != nil {
+			return err
+		}
+		for _, b := range bindings {
+			if b.Source == ready {
+				d.deleted(KindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+			}
 		}
 	}
 	return nil

@@ -27,11 +27,15 @@ func TestDeleteWhereNothingIs(t *testing.T) {
 func TestDeleteRemovesEverythingAndSaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	old := describe(t, topology.Config{Prefix: b.Prefix(), Shards: 1}) // has tiers that b does not describe
+	// It has tiers that b does not describe, and an entry.
+	old := describe(t, topology.Config{Prefix: b.Prefix(), Shards: 1, Entries: append(b.Entries(), topology.Entry{Name: "old", Kind: "direct"})})
 	if _, err := old.Apply(t.Context(), b.conn); err != nil {
 		t.Fatal(err)
 	}
 	b.orders(t)
+	if err := b.channel(t).QueueBind("orders", "k", b.ReadyExchangeOf("old"), false, nil); err != nil {
+		t.Fatal(err)
+	}
 	changes, err := b.delete(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -39,14 +43,19 @@ func TestDeleteRemovesEverythingAndSaysSo(t *testing.T) {
 	if got := b.existing(t); len(got) != 0 {
 		t.Errorf("still there: %v", got)
 	}
-	if want := len(old.Exchanges()) + len(old.Queues()) + 1; len(changes) != want {
+	if want := len(old.Exchanges()) + len(old.Queues()) + 2; len(changes) != want {
 		t.Errorf("%d deletions, want %d: %v", len(changes), want, changes)
 	}
 	if want := (topology.Change{Action: "delete", Kind: "exchange", Name: b.EntryExchange(), Details: "headers"}); changes[0] != want {
 		t.Errorf("began with %+v, want %+v", changes[0], want)
 	}
-	if want := (topology.Change{Action: "delete", Kind: "binding", Name: b.ReadyExchange() + " -> orders", Details: "routing key order.*"}); !slices.Contains(changes, want) {
-		t.Errorf("%+v is missing in %v", want, changes)
+	for _, want := range []topology.Change{
+		{Action: "delete", Kind: "binding", Name: b.ReadyExchange() + " -> orders", Details: "routing key order.*"},
+		{Action: "delete", Kind: "binding", Name: b.ReadyExchangeOf("old") + " -> orders", Details: "routing key k"},
+	} {
+		if !slices.Contains(changes, want) {
+			t.Errorf("%+v is missing in %v", want, changes)
+		}
 	}
 	if b.ready(t, "orders") != 0 {
 		t.Error("the consumer's queue has messages")

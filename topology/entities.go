@@ -6,7 +6,7 @@ import amqp "github.com/rabbitmq/amqp091-go"
 // none deletes itself.
 type Exchange struct {
 	Name string
-	Kind string // amqp.ExchangeHeaders, ExchangeTopic or ExchangeFanout
+	Kind string // amqp.ExchangeHeaders, ExchangeTopic, ExchangeFanout or ExchangeDirect
 	Args amqp.Table
 }
 

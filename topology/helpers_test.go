@@ -26,7 +26,8 @@ type bench struct {
 	management *topology.Management
 }
 
-// newBench describes two tiers, one lane, and what every topology has.
+// newBench describes two tiers, one lane, an entry beside the default one, and
+// what every topology has.
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	env := servertest.ForTest(t)
@@ -38,6 +39,7 @@ func newBench(t testing.TB) *bench {
 		env: env, conn: dial(t, env.AMQPURL), management: management,
 		Topology: describe(t, topology.Config{
 			Prefix: env.Prefix, Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1,
+			Entries: []topology.Entry{{Name: "audit", Kind: amqp.ExchangeFanout}},
 		}),
 	}
 }

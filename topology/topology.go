@@ -9,6 +9,10 @@
 //	                            v                                                 |     v
 //	                          inbox --> Redis --at due - T--> lane of tier T -----+  unrouted
 //
+// Each [Entry] beside the default one has an entry exchange and a ready exchange
+// of its own. They share the tiers and lanes; due.go says how a message finds
+// its ready exchange.
+//
 // A tier takes the messages whose delay is exactly its TTL. Promoted messages
 // enter lanes of their own, because a queue expires messages only at its head:
 // a message promoted late, with less than the full TTL left, would wait in the
@@ -79,17 +83,6 @@ type Config struct {
 	Entries []Entry
 }
 
-// Entry is an entry exchange beside the default one. What is published to it
-// comes out of a ready exchange of its own.
-type Entry struct {
-	// Name ends the names of its two exchanges. The rules for Config.Prefix
-	// apply.
-	Name string
-	// Kind is the type of its ready exchange: amqp.ExchangeDirect,
-	// ExchangeTopic, ExchangeFanout or ExchangeHeaders.
-	Kind string
-}
-
 // Tier is a queue with one fixed TTL, and an exchange of the same name that
 // leads to it and leaves the routing key alone.
 type Tier struct {
@@ -111,9 +104,6 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 const nameRule = "use 1 to %d letters, digits, '.', '_' or '-', starting with a letter or digit"
 
 func validName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
-
-// kinds are the types that a ready exchange may have.
-var kinds = []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
 
 // New describes the topology for c. The error names every fault of c at once.
 func New(c Config) (*Topology, error) {
@@ -159,19 +149,8 @@ func New(c Config) (*Topology, error) {
 	if c.Shards < 1 || c.Shards > MaxShards {
 		fault("topology: %d shards: use 1 to %d", c.Shards, MaxShards)
 	}
-	entries := slices.SortedFunc(slices.Values(c.Entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	for i, e := range entries {
-		if !validName(e.Name) {
-			fault("topology: entry %q: "+nameRule, e.Name, maxName)
-		}
-		if i > 0 && e.Name == entries[i-1].Name {
-			fault("topology: entry %q is listed twice", e.Name)
-		}
-		if !slices.Contains(kinds, e.Kind) {
-			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds, ", "))
-		}
-	}
-	if err := errors.Join(faults...); err != nil {
+	entries, wrong := checkEntries(c.Entries)
+	if err := errors.Join(append(faults, wrong...)...); err != nil {
 		return nil, err
 	}
 
@@ -197,29 +176,8 @@ func (t *Topology) Shards() int { return t.shards }
 func (t *Topology) EntryExchange() string { return t.name("entry") }
 
 // ReadyExchange is the topic exchange to which consumers bind their queues, by
-// the original routing key.
+// the original routing key. Each of [Topology.Entries] has another one.
 func (t *Topology) ReadyExchange() string { return t.name("ready") }
-
-// Entries returns the entry exchanges beside the default one, sorted by name.
-func (t *Topology) Entries() []Entry { return slices.Clone(t.entries) }
-
-// EntryExchangeOf is where publishers of an entry send; "" is the default one.
-// The entry need not be configured.
-func (t *Topology) EntryExchangeOf(entry string) string {
-	if entry == "" {
-		return t.EntryExchange()
-	}
-	return t.name("entry", entry)
-}
-
-// ReadyExchangeOf is where consumers of an entry bind their queues; "" is the
-// default one. The entry need not be configured.
-func (t *Topology) ReadyExchangeOf(entry string) string {
-	if entry == "" {
-		return t.ReadyExchange()
-	}
-	return t.name("ready", entry)
-}
 
 // Inbox is the queue, and the exchange before it, for entry messages whose
 // delay matches no tier.
@@ -266,21 +224,25 @@ func (t *Topology) Lane(ttl time.Duration, shard int) string {
 }
 
 // Exchanges returns every exchange, in the order in which to declare them: each
-// comes after those it leads to, so the entry exchange is the last.
+// comes after those it leads to, so the entry exchanges are the last.
 func (t *Topology) Exchanges() []Exchange {
 	fanout := func(name string) Exchange { return Exchange{Name: name, Kind: amqp.ExchangeFanout} }
-	exchanges := []Exchange{
-		fanout(t.Unrouted()),
-		fanout(t.Quarantine()),
-		fanout(t.Inbox()),
-		{Name: t.ReadyExchange(), Kind: amqp.ExchangeTopic, Args: amqp.Table{argAlternate: t.Unrouted()}},
+	exchanges := []Exchange{fanout(t.Unrouted()), fanout(t.Quarantine()), fanout(t.Inbox())}
+	for _, e := range t.allEntries() {
+		exchanges = append(exchanges, Exchange{
+			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
+		})
 	}
+	exchanges = append(exchanges, t.dueExchanges()...)
 	for _, q := range t.waitingQueues() {
 		exchanges = append(exchanges, fanout(q.Name))
 	}
-	return append(exchanges, Exchange{
-		Name: t.EntryExchange(), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
-	})
+	for _, e := range t.allEntries() {
+		exchanges = append(exchanges, Exchange{
+			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
+		})
+	}
+	return exchanges
 }
 
 // Queues returns every queue.
@@ -292,15 +254,16 @@ func (t *Topology) Queues() []Queue {
 	}, t.waitingQueues()...)
 }
 
-// waitingQueues returns the tiers and the lanes.
+// waitingQueues returns the tiers and the lanes. They do not depend on the
+// entries, since a queue's arguments cannot be changed.
 func (t *Topology) waitingQueues() []Queue {
 	var queues []Queue
 	for _, tier := range t.tiers {
-		queues = append(queues, Queue{Name: tier.Name, Args: waiting(tier.TTL.Milliseconds(), t.ReadyExchange())})
+		queues = append(queues, Queue{Name: tier.Name, Args: waiting(tier.TTL.Milliseconds(), t.dueTiers())})
 	}
 	for _, ttl := range t.Leads() {
 		for shard := range t.shards {
-			queues = append(queues, Queue{Name: t.Lane(ttl, shard), Args: waiting(ttl.Milliseconds(), t.ReadyExchange())})
+			queues = append(queues, Queue{Name: t.Lane(ttl, shard), Args: waiting(ttl.Milliseconds(), t.dueLanes())})
 		}
 	}
 	return queues
@@ -312,17 +275,17 @@ func (t *Topology) Bindings() []Binding {
 	for _, q := range t.Queues() {
 		bindings = append(bindings, Binding{Source: q.Name, Destination: q.Name})
 	}
-	byDelay := func(delayMS int64) amqp.Table {
-		// Plain "all" ignores headers that start with x- and would match every message.
-		return amqp.Table{argMatch: matchAllWithX, "x-delay": delayMS}
-	}
-	bindings = append(bindings, Binding{
-		Source: t.EntryExchange(), Destination: t.ReadyExchange(), ToExchange: true, Args: byDelay(0),
-	})
-	for _, tier := range t.tiers {
+	bindings = append(bindings, t.dueBindings()...)
+	for _, e := range t.allEntries() {
+		entry := t.EntryExchangeOf(e.Name)
 		bindings = append(bindings, Binding{
-			Source: t.EntryExchange(), Destination: tier.Name, Args: byDelay(tier.TTL.Milliseconds()),
+			Source: entry, Destination: t.ReadyExchangeOf(e.Name), ToExchange: true, Args: matching(headerDelay, int64(0)),
 		})
+		for _, tier := range t.tiers {
+			bindings = append(bindings, Binding{
+				Source: entry, Destination: tier.Name, Args: matching(headerDelay, tier.TTL.Milliseconds()),
+			})
+		}
 	}
 	return bindings
 }

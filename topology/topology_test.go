@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,6 +66,11 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 		Tiers:  []time.Duration{0, time.Microsecond, time.Second, time.Second, topology.MaxTTL + time.Millisecond},
 		Lead:   -time.Second,
 		Shards: 65,
+		Entries: []topology.Entry{
+			{Name: "no spaces, please", Kind: amqp.ExchangeTopic}, {Name: "", Kind: amqp.ExchangeTopic},
+			{Name: "orders", Kind: amqp.ExchangeTopic}, {Name: "orders", Kind: amqp.ExchangeDirect},
+			{Name: "audit", Kind: "x-delayed-message"},
+		},
 	})
 	if err == nil {
 		t.Fatal("no error")
@@ -72,6 +78,8 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`prefix "no spaces"`, "longer than 0", "whole number of milliseconds", "tier 1s is listed twice",
 		"the longest TTL is", "lead -1s", "65 shards",
+		`entry "no spaces, please"`, `entry ""`, `entry "orders" is listed twice`,
+		`entry "audit": type "x-delayed-message" of its ready exchange: use direct, topic, fanout, headers`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
@@ -91,6 +99,8 @@ func TestNewRejects(t *testing.T) {
 		"a negative TTL":                  {Tiers: []time.Duration{-time.Second}},
 		"a TTL with half a millisecond":   {Tiers: []time.Duration{1500 * time.Microsecond}},
 		"a TTL above the broker's limit":  {Tiers: []time.Duration{50 * 24 * time.Hour}},
+		"an entry whose name is too long": {Entries: []topology.Entry{{Name: strings.Repeat("x", 101), Kind: amqp.ExchangeTopic}}},
+		"an entry without a type":         {Entries: []topology.Entry{{Name: "orders"}}},
 		"a TTL that is there in two ways": {Tiers: []time.Duration{time.Minute, 60 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +126,41 @@ func TestTheZeroConfigIsTheDocumentedOne(t *testing.T) {
 	leads := top.Leads()
 	if len(leads) != 5 || leads[len(leads)-1] != topology.DefaultLead {
 		t.Errorf("lanes for %v, want for the tiers up to %v", leads, topology.DefaultLead)
+	}
+}
+
+func TestEntriesHaveExchangesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	top := describe(t, topology.Config{Entries: []topology.Entry{
+		{Name: "orders", Kind: amqp.ExchangeDirect}, {Name: "audit", Kind: amqp.ExchangeFanout},
+	}})
+	if got := top.Entries(); len(got) != 2 || got[0].Name != "audit" || got[1].Kind != amqp.ExchangeDirect {
+		t.Errorf("entries %v, want audit, then orders", got)
+	}
+	for entry, want := range map[string][2]string{
+		"":        {"delaybridge.entry", "delaybridge.ready"},
+		"orders":  {"delaybridge.entry.orders", "delaybridge.ready.orders"},
+		"unknown": {"delaybridge.entry.unknown", "delaybridge.ready.unknown"},
+	} {
+		if got := [2]string{top.EntryExchangeOf(entry), top.ReadyExchangeOf(entry)}; got != want {
+			t.Errorf("entry %q: %v, want %v", entry, got, want)
+		}
+	}
+}
+
+// So an entry can be added to what is running: a queue cannot be changed.
+func TestQueuesDoNotDependOnTheEntries(t *testing.T) {
+	t.Parallel()
+	without := describe(t, topology.Config{})
+	with := describe(t, topology.Config{Entries: []topology.Entry{{Name: "orders", Kind: amqp.ExchangeDirect}}})
+	if got, want := fmt.Sprint(with.Queues()), fmt.Sprint(without.Queues()); got != want {
+		t.Errorf("queues %s, want %s", got, want)
+	}
+	wider := fmt.Sprint(with.Exchanges())
+	for _, x := range without.Exchanges() {
+		if !strings.Contains(wider, fmt.Sprint(x)) {
+			t.Errorf("exchange %v is another one with an entry", x)
+		}
 	}
 }
 
@@ -149,6 +194,12 @@ func drawTopology(t *rapid.T) *topology.Topology {
 		Tiers:  tiers,
 		Lead:   rapid.SampledFrom(tiers).Draw(t, "one tier") + topology.MaxTTL*time.Duration(rapid.IntRange(0, 1).Draw(t, "longer")),
 		Shards: rapid.IntRange(1, topology.MaxShards).Draw(t, "shards"),
+		Entries: rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) topology.Entry {
+			return topology.Entry{
+				Name: rapid.StringMatching(`[a-z0-9][a-z0-9.]{0,99}`).Draw(t, "name"),
+				Kind: rapid.SampledFrom([]string{"direct", "topic", "fanout", "headers"}).Draw(t, "kind"),
+			}
+		}), 0, 3, func(e topology.Entry) string { return e.Name }).Draw(t, "entries"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -186,13 +237,14 @@ func TestEveryWaitingQueueDeadLettersAtLeastOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		top := drawTopology(t)
-		ttls := map[string]time.Duration{}
+		ttls, deadLetterTo := map[string]time.Duration{}, map[string]string{}
 		for _, tier := range top.Tiers() {
-			ttls[tier.Name] = tier.TTL
+			ttls[tier.Name], deadLetterTo[tier.Name] = tier.TTL, "delaybridge.due.tiers"
 		}
 		for _, ttl := range top.Leads() {
 			for shard := range top.Shards() {
-				ttls[top.Lane(ttl, shard)] = ttl
+				lane := top.Lane(ttl, shard)
+				ttls[lane], deadLetterTo[lane] = ttl, "delaybridge.due.lanes"
 			}
 		}
 		for _, q := range top.Queues() {
@@ -207,7 +259,7 @@ func TestEveryWaitingQueueDeadLettersAtLeastOnce(t *testing.T) {
 			want := amqp.Table{
 				"x-queue-type":           "quorum",
 				"x-message-ttl":          ttl.Milliseconds(),
-				"x-dead-letter-exchange": top.ReadyExchange(),
+				"x-dead-letter-exchange": deadLetterTo[q.Name],
 				"x-dead-letter-strategy": "at-least-once",
 				"x-overflow":             "reject-publish",
 				"x-delivery-limit":       int64(1<<31 - 1),

@@ -30,6 +30,7 @@ const (
 const (
 	remedyApply   = "delaybridge topology apply"
 	remedyReplace = "it cannot be changed: drain and delete it, then delaybridge topology apply; or choose another prefix"
+	remedyEntry   = "left by another configuration: list it in entries; or delete the entry exchange, and the ready exchange once no message is on its way there"
 )
 
 const (
@@ -77,7 +78,15 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 		drifts = append(drifts, Drift{KindQueue, name, fieldExistence, absent, present,
 			"left by another configuration: let its messages run off, then delete it"})
 	}
-	return append(drifts, t.compareBindings(queues, exchanges, bindings)...), nil
+	wider := t.withLeftEntries(exchanges)
+	for _, e := range wider.entries[len(t.entries):] {
+		for _, name := range []string{t.ReadyExchangeOf(e.Name), t.EntryExchangeOf(e.Name)} {
+			if _, ok := exchanges[name]; ok {
+				drifts = append(drifts, Drift{KindExchange, name, fieldExistence, absent, present, remedyEntry})
+			}
+		}
+	}
+	return append(drifts, t.compareBindings(wider, queues, exchanges, bindings)...), nil
 }
 
 func (t *Topology) queuesWithStatistics(ctx context.Context, m *Management) (map[string]brokerQueue, error) {

@@ -3,16 +3,19 @@ package topology
 // compareBindings finds described bindings that are missing, and others that
 // take messages out of their way: a second match on the entry exchange keeps a
 // message from the alternate exchange, so it would never reach the inbox.
-// Whoever binds to the ready exchange does what it is there for.
-func (t *Topology) compareBindings(queues map[string]brokerQueue, exchanges map[string]brokerExchange, bindings []brokerBinding) []Drift {
+// Whoever binds to a ready exchange does what it is there for. wider is t and the
+// entries that another configuration has left.
+func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueue, exchanges map[string]brokerExchange, bindings []brokerBinding) []Drift {
 	found := map[bindingKey]bool{}
 	for _, b := range bindings {
 		found[b.key()] = true
 	}
 	var drifts []Drift
 	described, ours := map[bindingKey]bool{}, map[id]bool{}
-	for _, b := range t.Bindings() {
+	for _, b := range wider.Bindings() {
 		described[b.key()] = true
+	}
+	for _, b := range t.Bindings() {
 		_, from := exchanges[b.Source]
 		_, to := queues[b.Destination]
 		if b.ToExchange {
@@ -23,8 +26,11 @@ func (t *Topology) compareBindings(queues map[string]brokerQueue, exchanges map[
 			drifts = append(drifts, Drift{KindBinding, b.name(), fieldExistence, b.details(), absent, remedyApply})
 		}
 	}
-	for _, x := range t.Exchanges() {
-		ours[id{KindExchange, x.Name}] = x.Name != t.ReadyExchange()
+	for _, x := range wider.Exchanges() {
+		ours[id{KindExchange, x.Name}] = true
+	}
+	for _, e := range wider.allEntries() {
+		ours[id{KindExchange, t.ReadyExchangeOf(e.Name)}] = false
 	}
 	for _, q := range t.Queues() {
 		ours[id{KindQueue, q.Name}] = true

@@ -82,6 +82,38 @@ func TestVerifySeesWhatIsMissingOrSurplus(t *testing.T) {
 	}
 }
 
+// An entry that is no longer configured is told by its two exchanges, and not by
+// all the bindings that it has.
+func TestVerifySeesAnEntryThatIsLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t)
+	without := describe(t, topology.Config{Prefix: b.Prefix(), Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1})
+	// What others have under our prefix is theirs.
+	if err := b.channel(t).ExchangeDeclare(b.ReadyExchangeOf("foreign"), "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	drifts, err := without.Verify(t.Context(), b.management)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range drifts {
+		got = append(got, strings.Join([]string{d.Kind, d.Name, d.Field, d.Expected, d.Found}, " "))
+		if !strings.Contains(d.Remedy, "list it in entries") {
+			t.Errorf("remedy of %s: %s", d.Name, d.Remedy)
+		}
+	}
+	want := []string{
+		"exchange " + b.ReadyExchangeOf("audit") + " existence absent present",
+		"exchange " + b.EntryExchangeOf("audit") + " existence absent present",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("drift %q, want %q", got, want)
+	}
+	b.verifiedWithout(t)
+}
+
 func TestVerifySeesOtherArguments(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -104,7 +136,7 @@ func TestVerifySeesOtherArguments(t *testing.T) {
 	for field, want := range map[string]string{
 		tier + " x-message-ttl":                   "30000 5000",
 		tier + " x-max-length":                    "none 9",
-		tier + " x-dead-letter-exchange":          fmt.Sprintf("%q none", b.ReadyExchange()),
+		tier + " x-dead-letter-exchange":          fmt.Sprintf("%q none", b.Prefix()+".due.tiers"),
 		tier + " x-dead-letter-strategy":          `"at-least-once" none`,
 		tier + " x-overflow":                      `"reject-publish" none`,
 		tier + " x-delivery-limit":                "2147483647 none",

@@ -1,0 +1,97 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Entry is an entry exchange beside the default one. What is published to it
+// comes out of a ready exchange of its own.
+type Entry struct {
+	// Name ends the names of its two exchanges. The rules for Config.Prefix
+	// apply.
+	Name string
+	// Kind is the type of its ready exchange: amqp.ExchangeDirect,
+	// ExchangeTopic, ExchangeFanout or ExchangeHeaders.
+	Kind string
+}
+
+// kinds are the types that a ready exchange may have.
+var kinds = []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+
+// checkEntries returns the entries sorted by name, and every fault of theirs.
+func checkEntries(entries []Entry) (sorted []Entry, faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	sorted = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	for i, e := range sorted {
+		if !validName(e.Name) {
+			fault("topology: entry %q: "+nameRule, e.Name, maxName)
+		}
+		if i > 0 && e.Name == sorted[i-1].Name {
+			fault("topology: entry %q is listed twice", e.Name)
+		}
+		if !slices.Contains(kinds, e.Kind) {
+			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds, ", "))
+		}
+	}
+	return sorted, faults
+}
+
+// Entries returns the entry exchanges beside the default one, sorted by name.
+func (t *Topology) Entries() []Entry { return slices.Clone(t.entries) }
+
+// EntryExchangeOf is where publishers of an entry send; "" is the default one.
+// The entry need not be configured.
+func (t *Topology) EntryExchangeOf(entry string) string {
+	if entry == "" {
+		return t.EntryExchange()
+	}
+	return t.name("entry", entry)
+}
+
+// ReadyExchangeOf is where consumers of an entry bind their queues; "" is the
+// default one. The entry need not be configured.
+func (t *Topology) ReadyExchangeOf(entry string) string {
+	if entry == "" {
+		return t.ReadyExchange()
+	}
+	return t.name("ready", entry)
+}
+
+// allEntries returns the default entry, whose name is empty, after the others.
+func (t *Topology) allEntries() []Entry {
+	return append(t.Entries(), Entry{Kind: amqp.ExchangeTopic})
+}
+
+// withLeftEntries describes, besides, the entries of another configuration with
+// the same prefix that it has left on the broker. It knows their exchanges by
+// name and alternate exchange.
+func (t *Topology) withLeftEntries(exchanges map[string]brokerExchange) *Topology {
+	wider := *t
+	wider.entries = t.Entries()
+	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
+		ready, isReady := strings.CutPrefix(name, t.name("ready", ""))
+		entry, isEntry := strings.CutPrefix(name, t.name("entry", ""))
+		x := exchanges[name]
+		e := Entry{Name: ready, Kind: x.Type}
+		alternate := t.Unrouted()
+		if isEntry {
+			kind := cmp.Or(exchanges[t.name("ready", entry)].Type, amqp.ExchangeTopic)
+			e, alternate = Entry{Name: entry, Kind: kind}, t.Inbox()
+		}
+		if (!isReady && !isEntry) || x.Arguments[argAlternate] != alternate || !validName(e.Name) || wider.hasEntry(e.Name) {
+			continue
+		}
+		wider.entries = append(wider.entries, e)
+	}
+	return &wider
+}
+
+func (t *Topology) hasEntry(name string) bool {
+	return slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Name == name })
+}
