@@ -27,6 +27,7 @@ const (
 	hasUserID
 	hasPriority
 	hasID
+	hasEntry
 	knownProperties = 1<<iota - 1
 )
 
@@ -45,7 +46,7 @@ func AppendEnvelope(b []byte, m *Message, key string) []byte {
 		is  bool
 	}{
 		{hasHeaders, len(m.Headers) > 0}, {hasTimestamp, !m.Timestamp.IsZero()}, {hasPriority, m.Priority != 0},
-		{hasID, m.ID != key},
+		{hasID, m.ID != key}, {hasEntry, m.Entry != ""},
 	} {
 		if p.is {
 			present |= p.bit
@@ -73,6 +74,9 @@ func AppendEnvelope(b []byte, m *Message, key string) []byte {
 	}
 	if present&hasID != 0 {
 		b = appendShortString(b, m.ID)
+	}
+	if present&hasEntry != 0 {
+		b = appendShortString(b, m.Entry)
 	}
 	if present&hasHeaders != 0 {
 		b = appendTable(b, m.Headers)
@@ -106,6 +110,9 @@ func DecodeEnvelope(b []byte, key string) (Message, error) {
 	}
 	if present&hasID != 0 {
 		m.ID = r.shortString()
+	}
+	if present&hasEntry != 0 {
+		m.Entry = r.shortString()
 	}
 	if present&hasHeaders != 0 {
 		m.Headers = r.table(0)

@@ -48,7 +48,7 @@ func anyMessage() *rapid.Generator[message.Message] {
 			CorrelationID: text.Draw(t, "correlation ID"), ReplyTo: text.Draw(t, "reply to"),
 			Type: text.Draw(t, "type"), AppID: text.Draw(t, "app ID"),
 			Expiration: text.Draw(t, "expiration"), UserID: text.Draw(t, "user ID"),
-			Priority: rapid.Byte().Draw(t, "priority"),
+			Priority: rapid.Byte().Draw(t, "priority"), Entry: text.Draw(t, "entry"),
 		}
 		if rapid.Bool().Draw(t, "has timestamp") {
 			m.Timestamp = time.Unix(rapid.Int64Range(1, 1<<40).Draw(t, "timestamp"), 0)
@@ -121,6 +121,25 @@ func TestEnvelopeWidensInt(t *testing.T) {
 	}
 }
 
+// What an earlier release has parked is read as it was, byte by byte.
+func TestEnvelopeOfAnEarlierRelease(t *testing.T) {
+	t.Parallel()
+	stored := "\x01\x08\x80\x0corder.unpaid" + "\x00\x00\x00\x00\x12\x34\x56\x78" + "\x03o-1" + "body"
+	want := message.Message{ID: "o-1", RoutingKey: "order.unpaid", Timestamp: time.Unix(0x12345678, 0), Body: []byte("body")}
+	got, err := message.DecodeEnvelope([]byte(stored), "key")
+	if err != nil || !same(got, want) {
+		t.Errorf("got  %#v (%v)\nwant %#v", got, err, want)
+	}
+	if again := message.AppendEnvelope(nil, &want, "key"); string(again) != stored {
+		t.Errorf("a message of the default entry is written as %q, want %q", again, stored)
+	}
+	want.Entry = "orders"
+	stored = "\x01\x18\x80\x0corder.unpaid" + "\x00\x00\x00\x00\x12\x34\x56\x78" + "\x03o-1" + "\x06orders" + "body"
+	if got := message.AppendEnvelope(nil, &want, "key"); string(got) != stored {
+		t.Errorf("with an entry it is written as %q, want %q", got, stored)
+	}
+}
+
 func TestEnvelopeFromAnotherRelease(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string][]byte{
@@ -142,6 +161,8 @@ func FuzzDecodeEnvelope(f *testing.F) {
 	m := message.Message{RoutingKey: "order.unpaid", Type: "t", Body: []byte("b"), Headers: amqp.Table{
 		"a": []any{int8(1), "s", nil, amqp.Table{"d": amqp.Decimal{Scale: 2, Value: 3}}},
 	}}
+	f.Add(message.AppendEnvelope(nil, &m, "key"))
+	m.ID, m.Entry = "o-1", "orders"
 	f.Add(message.AppendEnvelope(nil, &m, "key"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := message.DecodeEnvelope(b, "key")

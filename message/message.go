@@ -35,7 +35,11 @@ type Message struct {
 	// ID identifies the message to cancel, look-up and duplicate detection; it
 	// is the AMQP property message-id. Required, at most MaxIDBytes.
 	ID string
-	// RoutingKey is what consumers bind by. At most MaxRoutingKeyBytes.
+	// Entry is the name of the entry exchange that the message is published to,
+	// and so of the ready exchange it comes out of; "" is the default one.
+	Entry string
+	// RoutingKey is what consumers bind by; only with an Entry may it be empty.
+	// At most MaxRoutingKeyBytes.
 	RoutingKey string
 	// Body is at most MaxBodyBytes.
 	Body []byte
@@ -99,7 +103,7 @@ func (m *Message) Validate() error {
 		fault("ID of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxIDBytes, m.ID)
 	}
 	switch n := len(m.RoutingKey); {
-	case n == 0:
+	case n == 0 && m.Entry == "": // a fanout or headers exchange needs none
 		fault("routing key is empty: consumers bind their queues by it")
 	case n > MaxRoutingKeyBytes:
 		fault("routing key of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxRoutingKeyBytes, m.RoutingKey)
@@ -111,6 +115,7 @@ func (m *Message) Validate() error {
 		{"content type", m.ContentType}, {"content encoding", m.ContentEncoding},
 		{"correlation ID", m.CorrelationID}, {"reply-to", m.ReplyTo}, {"type", m.Type},
 		{"app ID", m.AppID}, {"user ID", m.UserID}, {"expiration", m.Expiration},
+		{"entry", m.Entry},
 	} {
 		if len(p.value) > 255 {
 			fault("%s of %d bytes is too long: AMQP allows 255", p.name, len(p.value))

@@ -50,6 +50,8 @@ func TestValidate(t *testing.T) {
 		"no ID":                  {func(m *message.Message) { m.ID = "" }, "ID is empty"},
 		"long ID":                {func(m *message.Message) { m.ID = long }, "ID of 256 bytes is too long"},
 		"no routing key":         {func(m *message.Message) { m.RoutingKey = "" }, "routing key is empty"},
+		"no routing key, entry":  {func(m *message.Message) { m.RoutingKey, m.Entry = "", "orders" }, ""},
+		"long entry":             {func(m *message.Message) { m.Entry = long }, "entry of 256 bytes"},
 		"long routing key":       {func(m *message.Message) { m.RoutingKey = long }, "routing key of 256 bytes is too long"},
 		"large body":             {func(m *message.Message) { m.Body = make([]byte, message.MaxBodyBytes+1) }, "body of 16777217 bytes is too large"},
 		"long content type":      {func(m *message.Message) { m.ContentType = long }, "content type of 256 bytes"},

@@ -27,6 +27,7 @@ const (
 	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
 	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
 	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
+	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
 	HeaderError      = ReservedPrefix + "error"      // why the message is in quarantine
 )
 
@@ -66,6 +67,9 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 	if m.Priority != 0 {
 		headers[HeaderPriority] = m.Priority
+	}
+	if m.Entry != "" {
+		headers[HeaderEntry] = m.Entry
 	}
 	return amqp.Publishing{
 		Headers:         headers,
@@ -116,13 +120,13 @@ func FromDelivery(d *amqp.Delivery) Message {
 }
 
 // restore takes one of the bridge's own headers back into m. Another type than
-// the bridge writes is a foreign client's doing and is dropped.
+// the bridge writes, or a longer text, is a foreign client's doing and is dropped.
 func (m *Message) restore(name string, value any) {
 	if priority, ok := value.(byte); ok && name == HeaderPriority {
 		m.Priority = priority
 	}
 	text, ok := value.(string)
-	if !ok {
+	if !ok || len(text) > 255 { // which neither a property nor an envelope can hold
 		return
 	}
 	switch name {
@@ -136,6 +140,8 @@ func (m *Message) restore(name string, value any) {
 		m.Expiration = text
 	case HeaderUserID:
 		m.UserID = text
+	case HeaderEntry:
+		m.Entry = text
 	}
 }
 

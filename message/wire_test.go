@@ -2,6 +2,7 @@ package message_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func TestForeignDelivery(t *testing.T) {
 		Headers: amqp.Table{
 			// Not what the bridge writes under these names.
 			message.HeaderDue: "tomorrow", message.HeaderPublished: int64(5), message.HeaderPriority: "high",
-			message.HeaderUserID: true, message.ReservedPrefix + "unheard-of": "x",
+			message.HeaderUserID: true, message.HeaderEntry: strings.Repeat("x", 256), message.ReservedPrefix + "unheard-of": "x",
 		},
 	})
 	want := message.Message{ID: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserID: "u"}

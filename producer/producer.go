@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,8 +77,7 @@ type Producer struct {
 	config Config
 	conn   *broker.Conn
 
-	ready, inbox *route
-	tiers        map[time.Duration]*route
+	entries map[string]*routes
 
 	began   atomic.Bool
 	gate    *gate
@@ -122,23 +120,10 @@ func New(c Config) (*Producer, error) {
 	p := &Producer{
 		config: c, conn: conn, gate: newGate(),
 		queue: make(chan *request), stopped: make(chan struct{}),
-		// These return a message only where their alternate leads nowhere; without
-		// that it would be confirmed and dropped.
-		ready: &route{exchange: c.Topology.ReadyExchange(), path: message.PathDirect, mandatory: true},
-		inbox: &route{exchange: c.Topology.EntryExchange(), path: message.PathInbox, mandatory: true},
-		tiers: map[time.Duration]*route{},
+		entries: map[string]*routes{"": defaultRoutes(c.Topology)},
 	}
-	for _, tier := range c.Topology.Tiers() {
-		p.tiers[tier.TTL] = &route{exchange: tier.Name, path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true}
+	for _, e := range c.Topology.Entries() {
+		p.entries[e.Name] = routesOf(c.Topology, e.Name)
 	}
 	return p, nil
-}
-
-// route is where messages of one path are sent.
-type route struct {
-	exchange  string
-	path      message.Path
-	mandatory bool
-	known     atomic.Bool // the exchange was there when last looked for
-	requests  sync.Pool   // of *request, for use again
 }

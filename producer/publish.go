@@ -31,14 +31,16 @@ type Receipt struct {
 // Publish sends m, to be delivered when w says, and returns once a server has
 // it. While there is no connection, or the broker blocks publishers, it waits
 // as long as ctx allows. Headers x-delay and x-deliver-at are left out: w counts.
+// A message of an entry beside the default one that takes a tier gets x-delay.
 //
 // The error wraps ErrInvalid, ErrNotSent, ErrRefused, ErrUnroutable or
 // ErrUnconfirmed. Only after ErrUnconfirmed may a server have the message, and
 // may it still be on its way out: leave its body and headers alone.
 func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
 	now := time.Now()
-	if err := errors.Join(m.Validate(), w.Validate(now)); err != nil {
-		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	entry, known := p.entries[m.Entry]
+	if err := errors.Join(m.Validate(), w.Validate(now)); err != nil || !known {
+		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, errors.Join(err, p.unknown(m.Entry)))
 	}
 	if err := p.gate.enter(); err != nil {
 		return Receipt{}, fmt.Errorf("publish %s: %w: %w", m.ID, ErrNotSent, err)
@@ -46,27 +48,35 @@ func (p *Producer) Publish(ctx context.Context, m message.Message, w message.Whe
 	defer p.gate.leave()
 
 	m.Headers = withoutRequest(m.Headers)
-	receipt, err := p.choose(ctx, m, w, now)
+	receipt, err := p.choose(ctx, entry, m, w, now)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
 	}
 	return receipt, nil
 }
 
+// unknown is the fault of a message whose entry is not configured, or nil.
+func (p *Producer) unknown(entry string) error {
+	if p.config.Topology.HasEntry(entry) {
+		return nil
+	}
+	return fmt.Errorf("entry %q is not configured: add it to the topology's entries, with the type of its ready exchange (entries: [%s=direct]), and apply that", entry, entry)
+}
+
 // choose takes the path that suits w.
-func (p *Producer) choose(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
+func (p *Producer) choose(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
 	if delay, relative := w.Relative(); relative {
 		if delay == 0 {
-			return p.send(ctx, p.ready, &m, now, now)
+			return p.send(ctx, entry.ready, &m, now, now)
 		}
-		if tier, ok := p.tiers[delay]; ok {
+		if tier, ok := entry.tiers[delay]; ok {
 			return p.send(ctx, tier, &m, now, w.From(now))
 		}
 	}
 	if p.config.Parker != nil {
-		return p.park(ctx, m, w, now)
+		return p.park(ctx, entry, m, w, now)
 	}
-	return p.enter(ctx, &m, w, now)
+	return p.enter(ctx, entry.inbox, &m, w, now)
 }
 
 // send publishes m to the exchange of r.
@@ -77,10 +87,10 @@ func (p *Producer) send(ctx context.Context, r *route, m *message.Message, now, 
 	return Receipt{Path: r.path, Due: due}, err
 }
 
-// enter publishes m to the entry exchange, as a foreign client would.
-func (p *Producer) enter(ctx context.Context, m *message.Message, w message.When, now time.Time) (Receipt, error) {
-	q := p.inbox.request()
-	p.inbox.fill(q, m, now, w.From(now))
+// enter publishes m to its entry exchange, as a foreign client would.
+func (p *Producer) enter(ctx context.Context, inbox *route, m *message.Message, w message.When, now time.Time) (Receipt, error) {
+	q := inbox.request()
+	inbox.fill(q, m, now, w.From(now))
 	instant, absolute := w.Instant()
 	if delay, relative := w.Relative(); relative {
 		q.headers[message.HeaderDelay] = delay.Milliseconds()
@@ -88,12 +98,12 @@ func (p *Producer) enter(ctx context.Context, m *message.Message, w message.When
 		q.headers[message.HeaderDeliverAt] = instant.UnixMilli()
 	}
 	err := p.deliver(ctx, q)
-	return Receipt{Path: p.inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
+	return Receipt{Path: inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
 }
 
 // park takes m by value: the parker may keep a pointer to it, and that is to
 // cost the other paths no allocation.
-func (p *Producer) park(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
+func (p *Producer) park(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
 	ticket, err := p.config.Parker.Park(ctx, &m, w)
 	switch {
 	case errors.Is(err, ErrUnconfirmed):
@@ -107,7 +117,7 @@ func (p *Producer) park(ctx context.Context, m message.Message, w message.When, 
 	case message.ParkedBefore:
 		receipt.Duplicate = true
 	case message.Overdue:
-		receipt, err = p.send(ctx, p.ready, &m, now, ticket.Due)
+		receipt, err = p.send(ctx, entry.ready, &m, now, ticket.Due)
 		receipt.Past = true
 	default:
 		err = fmt.Errorf("%w: the parker's answer %d has no meaning", ErrUnconfirmed, ticket.Parking)
@@ -120,6 +130,9 @@ func (r *route) fill(q *request, m *message.Message, now, due time.Time) {
 	q.out = broker.Outgoing{
 		Exchange: r.exchange, RoutingKey: m.RoutingKey, Mandatory: r.mandatory,
 		Publishing: m.PublishingIn(q.headers, message.Journey{Published: now, Due: due, Path: r.path}),
+	}
+	if r.delayMS > 0 {
+		q.headers[message.HeaderDelay] = r.delayMS
 	}
 }
 

@@ -90,6 +90,7 @@ type Bridge struct {
 	park     *Park        // for the intake
 	register *register
 	repairs  *repairs
+	readies  *readies
 	pace     *pace
 	shards   []*shard
 }
@@ -134,7 +135,7 @@ func New(c Config) (*Bridge, error) {
 		})
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
-	b.repairs, b.pace = newRepairs(b), newPace(b.id)
+	b.repairs, b.readies, b.pace = newRepairs(b), newReadies(b), newPace(b.id)
 	var err error
 	if b.conn, err = connect("promotes", nil); err != nil {
 		faults = append(faults, err)

@@ -169,6 +169,7 @@ type entry struct {
 // place brings an entry to where it belongs, and returns nil once it is there.
 func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) error {
 	m := message.FromDelivery(e.Delivery)
+	m.Entry = b.config.Topology.EntryOf(e.Exchange) // whatever the headers say
 	if m.ID == "" {
 		m.ID = e.key
 	}
@@ -180,8 +181,13 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
 	}
+	return b.deliver(ctx, ready, e, &m, when)
+}
+
+// deliver parks a message, or publishes it where it is due.
+func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
-		ticket, err := b.park.parkAs(ctx, e.key, &m, when)
+		ticket, err := b.park.parkAs(ctx, e.key, m, when)
 		switch {
 		case err != nil:
 			return err
@@ -190,14 +196,23 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 		case ticket.Parking == message.ParkedBefore:
 			// A foreign client need not give each message an ID of its own.
 			e.key = e.MessageId[:min(len(e.MessageId), message.MaxIDBytes/2)] + "~" + rand.Text()
-			return b.place(ctx, ready, e)
+			return b.deliver(ctx, ready, e, m, when)
 		}
 	}
+	there, err := b.readies.look(ctx, m.Entry)
+	switch {
+	case err != nil:
+		return err
+	case !there: // let it wait in Redis, rather than in the way of others
+		return b.deliver(ctx, ready, e, m, message.After(refusedPause))
+	}
 	now := time.Now()
-	return publish(ctx, ready, broker.Outgoing{
-		Exchange: b.config.Topology.ReadyExchange(), RoutingKey: m.RoutingKey, Mandatory: true,
+	err = publish(ctx, ready, broker.Outgoing{
+		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Published: now, Due: now, Path: message.PathDirect}),
 	})
+	b.readies.forget(err)
+	return err
 }
 
 // publish returns once the broker has answered.

@@ -66,7 +66,7 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Ta
 		Published: time.UnixMilli(m.parkedAt()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady,
 	}
 	// The ready exchange returns a message only where its alternate is missing.
-	out := broker.Outgoing{Exchange: t.ReadyExchange(), RoutingKey: decoded.RoutingKey, Mandatory: true}
+	out := broker.Outgoing{Exchange: t.ReadyExchangeOf(decoded.Entry), RoutingKey: decoded.RoutingKey, Mandatory: true}
 	if p.lane > 0 {
 		journey.Path = message.PathLane(topology.TTLName(p.lane))
 		out.Exchange = t.Lane(p.lane, shard)

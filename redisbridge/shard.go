@@ -296,10 +296,8 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		return err
 	}
 	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
-	s.flight.add()
 	if p.postponed > 0 {
-		m.promoteAt = p.postponed
-		s.flight.land(outcome{parked: m, back: true})
+		s.putBack(m, p.postponed)
 		return nil
 	}
 	waits := p.lane == 0 && p.left > 0
@@ -308,12 +306,21 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		headers = amqp.Table{}
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
+	switch there, waited, err := s.expectReady(ctx, out); {
+	case err != nil:
+		return err
+	case !there:
+		s.putBack(m, s.now()+s.b.readies.pause(entryOf(out)).Milliseconds())
+		return nil
+	case waited:
+		return s.promote(ctx, m) // the plan is as old as that
+	}
 	alone, now := s.single > 0, s.now()
 	if time.Now().Before(s.absent[out.Exchange]) {
-		m.promoteAt = now + refusedPause.Milliseconds()
-		s.flight.land(outcome{parked: m, back: true})
+		s.putBack(m, now+refusedPause.Milliseconds())
 		return nil
 	}
+	s.flight.add()
 	land := func(err error) {
 		o := outcome{parked: m, path: path, err: err}
 		switch {
@@ -346,6 +353,13 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		land(err)
 	}
 	return nil
+}
+
+// putBack has m return to the schedule for a promotion at that instant, Unix ms.
+func (s *shard) putBack(m parked, promoteAt int64) {
+	m.promoteAt = promoteAt
+	s.flight.add()
+	s.flight.land(outcome{parked: m, back: true})
 }
 
 var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
@@ -415,6 +429,7 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 	if exchange, ok := broker.MissingExchange(fault); ok {
 		// Only what goes there has to wait. The rest is published again at once.
 		s.absent[exchange] = time.Now().Add(refusedPause)
+		s.b.readies.forget(fault)
 	}
 	if broker.Objected(fault) && s.single == 0 {
 		s.single = claimMost // to find the message to which the broker objects

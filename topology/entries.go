@@ -63,6 +63,20 @@ func (t *Topology) ReadyExchangeOf(entry string) string {
 	return t.name("ready", entry)
 }
 
+// EntryOf returns the entry that an exchange belongs to, by its name, and "" for
+// the default one and for exchanges that are no entry's. It need not be configured.
+func (t *Topology) EntryOf(exchange string) string {
+	if entry, ok := strings.CutPrefix(exchange, t.name("entry", "")); ok {
+		return entry
+	}
+	return ""
+}
+
+// HasEntry reports whether an entry is configured; "" always is.
+func (t *Topology) HasEntry(entry string) bool {
+	return entry == "" || slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Name == entry })
+}
+
 // allEntries returns the default entry, whose name is empty, after the others.
 func (t *Topology) allEntries() []Entry {
 	return append(t.Entries(), Entry{Kind: amqp.ExchangeTopic})
@@ -84,14 +98,10 @@ func (t *Topology) withLeftEntries(exchanges map[string]brokerExchange) *Topolog
 			kind := cmp.Or(exchanges[t.name("ready", entry)].Type, amqp.ExchangeTopic)
 			e, alternate = Entry{Name: entry, Kind: kind}, t.Inbox()
 		}
-		if (!isReady && !isEntry) || x.Arguments[argAlternate] != alternate || !validName(e.Name) || wider.hasEntry(e.Name) {
+		if (!isReady && !isEntry) || x.Arguments[argAlternate] != alternate || !validName(e.Name) || wider.HasEntry(e.Name) {
 			continue
 		}
 		wider.entries = append(wider.entries, e)
 	}
 	return &wider
-}
-
-func (t *Topology) hasEntry(name string) bool {
-	return slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Name == name })
 }

@@ -145,6 +145,12 @@ func TestEntriesHaveExchangesOfTheirOwn(t *testing.T) {
 		if got := [2]string{top.EntryExchangeOf(entry), top.ReadyExchangeOf(entry)}; got != want {
 			t.Errorf("entry %q: %v, want %v", entry, got, want)
 		}
+		if got := top.EntryOf(want[0]); got != entry {
+			t.Errorf("%s belongs to entry %q, want %q", want[0], got, entry)
+		}
+		if got := top.HasEntry(entry); got != (entry != "unknown") {
+			t.Errorf("entry %q is configured: %v", entry, got)
+		}
 	}
 }
 
