@@ -61,8 +61,9 @@ type Config struct {
 	DrainTimeout time.Duration
 	// RepairEvery is how often one of the bridges looks for exchanges, queues
 	// and bindings that somebody has deleted, and puts them back. What a bridge
-	// stumbles over it puts back at once, if its user may configure. Defaults to
-	// DefaultRepairEvery.
+	// stumbles over it puts back at once, if its user may configure. As often it
+	// tries messages of an entry that is not configured, and has no ready
+	// exchange. Defaults to DefaultRepairEvery.
 	RepairEvery time.Duration
 	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
 	// for so long at the start. Once a bridge works, it waits for servers as

@@ -15,6 +15,11 @@ import (
 // publishEntry publishes as a foreign client does, and waits for the confirms.
 func (b *bench) publishEntry(t *testing.T, all ...amqp.Publishing) {
 	t.Helper()
+	b.publishTo(t, b.topology.EntryExchange(), all...)
+}
+
+func (b *bench) publishTo(t *testing.T, exchange string, all ...amqp.Publishing) {
+	t.Helper()
 	ch, err := b.dial(t).Channel()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +30,7 @@ func (b *bench) publishEntry(t *testing.T, all ...amqp.Publishing) {
 	confirms := make([]*amqp.DeferredConfirmation, len(all))
 	for i, p := range all {
 		p.DeliveryMode = amqp.Persistent
-		if confirms[i], err = ch.PublishWithDeferredConfirmWithContext(t.Context(), b.topology.EntryExchange(), "order.unpaid", false, false, p); err != nil {
+		if confirms[i], err = ch.PublishWithDeferredConfirmWithContext(t.Context(), exchange, "order.unpaid", false, false, p); err != nil {
 			t.Fatal(err)
 		}
 	}

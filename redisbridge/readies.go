@@ -13,10 +13,6 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// absentPause is how long a message waits whose entry has no ready exchange, and
-// is not configured, so that nobody here is to create it.
-const absentPause = time.Minute
-
 // thereFor is how long a ready exchange is taken to be there, once it was.
 const thereFor = time.Minute
 
@@ -83,12 +79,13 @@ func (r *readies) forget(err error) {
 	}
 }
 
-// pause is how long a message waits for its entry's ready exchange.
+// pause is how long a message waits for its entry's ready exchange: shortly where
+// it is about to be put back, and otherwise until somebody adds the entry.
 func (r *readies) pause(entry string) time.Duration {
 	if r.b.config.Topology.HasEntry(entry) {
 		return refusedPause
 	}
-	return absentPause
+	return r.b.config.RepairEvery
 }
 
 // entryOf returns the entry that out was made for (see outgoing).
