@@ -52,6 +52,7 @@ func describe(t testing.TB, prefix string) *topology.Topology {
 	t.Helper()
 	top, err := topology.New(topology.Config{
 		Prefix: prefix, Tiers: []time.Duration{300 * time.Millisecond, time.Second, time.Hour}, Lead: time.Second, Shards: 1,
+		Entries: []topology.Entry{{Name: "audit", Kind: amqp.ExchangeFanout}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -82,6 +82,57 @@ func TestEveryPathDeliversWhatWasPublished(t *testing.T) {
 	}
 }
 
+// Each path of an entry ends in its own ready exchange, or begins in its own
+// entry exchange, and says which entry it is.
+func TestEveryPathOfAnEntry(t *testing.T) {
+	t.Parallel()
+	b, _ := newBench(t)
+	const ofAudit = "of audit"
+	if _, err := b.ch.QueueDeclare(ofAudit, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ch.QueueBind(ofAudit, "", b.topology.ReadyExchangeOf("audit"), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Hour)
+	fake := &parker{ticket: message.Ticket{Parking: message.Overdue, Due: past}}
+	parks, plain := b.producer(t, producer.Config{Parker: fake}), b.producer(t, producer.Config{})
+	for id, c := range map[string]struct {
+		producer *producer.Producer
+		w        message.When
+		queue    string
+		path     message.Path
+	}{
+		"at once": {parks, message.When{}, ofAudit, message.PathDirect},
+		"tier":    {parks, message.After(time.Second), ofAudit, message.PathTier("1s")},
+		"past":    {parks, message.At(past), ofAudit, message.PathDirect},
+		"inbox":   {plain, message.After(7 * time.Second), b.topology.Inbox(), message.PathInbox},
+	} {
+		m := full(id)
+		m.Entry = "audit"
+		receipt, err := c.producer.Publish(t.Context(), m, c.w)
+		if err != nil || receipt.Path != c.path {
+			t.Errorf("%s: got %+v (%v), want path %q", id, receipt, err, c.path)
+		}
+		got := b.collect(t, c.queue, id)[id]
+		if c.path == message.PathInbox && got.Exchange != b.topology.EntryExchangeOf("audit") {
+			t.Errorf("%s: came through %s", id, got.Exchange)
+		}
+		arrived := message.FromDelivery(&got.Delivery)
+		arrived.Journey = message.Journey{}
+		delete(arrived.Headers, message.HeaderDelay) // by which the entry exchange goes
+		if !reflect.DeepEqual(arrived, m) {
+			t.Errorf("%s: got  %#v\nwant %#v", id, arrived, m)
+		}
+	}
+	if len(fake.parked) != 1 || fake.parked[0].Entry != "audit" {
+		t.Errorf("parked %v, want one message of the entry", fake.parked)
+	}
+	if q, err := b.ch.QueueDeclarePassive(everything, true, false, false, false, nil); err != nil || q.Messages > 0 {
+		t.Errorf("the default ready exchange got %d messages (%v)", q.Messages, err)
+	}
+}
+
 func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
 	t.Parallel()
 	b, _ := newBench(t)

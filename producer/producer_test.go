@@ -49,6 +49,7 @@ func TestInvalidMessagesGoNowhere(t *testing.T) {
 		"large body":         {change(func(m *message.Message) { m.Body = make([]byte, message.MaxBodyBytes+1) }), later, "body of 16777217 bytes"},
 		"negative delay":     {order("o-1"), message.After(-time.Second), "negative"},
 		"delay over 10 year": {order("o-1"), message.After(message.MaxDelay + time.Second), "10 years"},
+		"unknown entry":      {change(func(m *message.Message) { m.Entry = "orders" }), later, `entry "orders" is not configured: add it to the topology's entries`},
 		"everything":         {message.Message{}, message.After(-1), "routing key is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,11 +25,11 @@ func awaitComplete(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // onBroker does with AMQP what people do to a topology: declare or delete a
-// queue, catch all that is due in one, publish to a queue, unbind a queue from
-// the exchange of its name.
+// queue, catch all that is due in one, also of another entry, publish to a queue,
+// unbind a queue from the exchange of its name.
 func onBroker(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: broker catch|declare|delete|publish|unbind QUEUE")
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: broker catch|declare|delete|publish|unbind QUEUE [ENTRY]")
 	}
 	conn, err := amqp.Dial(ts.Getenv("DELAYBRIDGE_AMQP_URL"))
 	ts.Check(err)
@@ -41,7 +41,8 @@ func onBroker(ts *testscript.TestScript, neg bool, args []string) {
 	case "catch":
 		_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
 		ts.Check(err)
-		err = ch.QueueBind(queue, "#", ts.Getenv("DELAYBRIDGE_PREFIX")+".ready", false, nil)
+		ready := strings.Join(append([]string{ts.Getenv("DELAYBRIDGE_PREFIX"), "ready"}, args[2:]...), ".")
+		err = ch.QueueBind(queue, "#", ready, false, nil)
 	case "declare":
 		_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
 	case "delete":

@@ -26,13 +26,13 @@ const (
 
 // publishFlags are what the command line says about one message.
 type publishFlags struct {
-	id, key, in, at, body, bodyFile, contentType string
-	headers                                      []string
+	id, key, entry, in, at, body, bodyFile, contentType string
+	headers                                             []string
 }
 
 // single lists the flags that describe one message.
 func single() []string {
-	return []string{"id", "key", "in", "at", "body", "body-file", "header", "content-type"}
+	return []string{"id", "key", "entry", "in", "at", "body", "body-file", "header", "content-type"}
 }
 
 func newPublishCommand(a *app) *cobra.Command {
@@ -50,7 +50,7 @@ With --file it reads one JSON object per line, from standard input if FILE is -:
    "headers":{"shop":7},"content_type":"text/plain"}
 
 (each on one line). A string as body is sent as it is, any other value as JSON
-text; "body_base64" takes bytes. A line that is wrong, or that could not be
+text; "body_base64" takes bytes; "entry" names an entry exchange. A line that is wrong, or that could not be
 published, is reported with its number on standard error; the others go through,
 and the exit code is 1. To repeat an unconfirmed line is safe where its consumer
 recognises the ID.
@@ -69,6 +69,7 @@ way, reports and exits with 130.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the message's ID")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
+	flags.StringVar(&f.entry, "entry", "", "name of the entry exchange, one of the setting entries; then --key may be left out (default: the default one)")
 	flags.StringVar(&f.in, "in", "", "delay, such as 1500ms, 30m, 1h30m or 7d")
 	flags.StringVar(&f.at, "at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	flags.StringVar(&f.body, "body", "", "the body")
@@ -115,11 +116,11 @@ way, reports and exits with 130.`,
 // publication reads and checks the one message that the flags describe.
 func (f *publishFlags) publication(stdin io.Reader) (*publication, error) {
 	var faults []error
-	p := &publication{message: message.Message{ID: f.id, RoutingKey: f.key, ContentType: f.contentType}}
+	p := &publication{message: message.Message{ID: f.id, Entry: f.entry, RoutingKey: f.key, ContentType: f.contentType}}
 	if f.id == "" {
 		faults = append(faults, errors.New("--id is missing: every message needs one, so that a retry is recognised (or give --file)"))
 	}
-	if f.key == "" {
+	if f.key == "" && f.entry == "" {
 		faults = append(faults, errors.New("--key is missing: consumers bind their queues by it"))
 	}
 	var err error

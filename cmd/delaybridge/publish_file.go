@@ -70,6 +70,9 @@ func (j *publishJob) publishLine(ctx context.Context, p *producer.Producer, next
 	defer close(next.done)
 	if next.err == nil {
 		j.publish(ctx, p, next)
+		if errors.Is(next.err, producer.ErrInvalid) { // its entry is not configured
+			next.err = rejectedLine{next.err}
+		}
 		next.message.Body = nil // the line may have to wait for its turn in the report
 	}
 }

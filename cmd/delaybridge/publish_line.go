@@ -37,6 +37,7 @@ type publication struct {
 type publishLine struct {
 	ID          string          `json:"id"`
 	Key         string          `json:"key"`
+	Entry       string          `json:"entry"`
 	In          string          `json:"in"`
 	At          string          `json:"at"`
 	Body        json.RawMessage `json:"body"`
@@ -58,7 +59,7 @@ func (p *publication) parse(line []byte) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("not one JSON object: there is something after it")
 	}
-	p.message = message.Message{ID: l.ID, RoutingKey: l.Key, ContentType: l.ContentType}
+	p.message = message.Message{ID: l.ID, Entry: l.Entry, RoutingKey: l.Key, ContentType: l.ContentType}
 	var faults []error
 	var err error
 	if p.message.Headers, err = tableOf(l.Headers); err != nil {
@@ -113,7 +114,7 @@ func explainJSON(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s: use id, key, in, at, body, body_base64, headers, content_type", text)
+		return fmt.Errorf("%s: use id, key, entry, in, at, body, body_base64, headers, content_type", text)
 	}
 	return fmt.Errorf("not JSON: %s", text)
 }

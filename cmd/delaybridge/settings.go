@@ -43,6 +43,7 @@ var tableOfSettings = [...]setting{
 	{"tiers", ttlList(topology.DefaultTiers()), "TTLs of the tiers, comma-separated"},
 	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},
 	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
+	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"log-format", "text", "text or json"},
@@ -184,6 +185,8 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 		if tc.Shards, err = strconv.Atoi(v.Value); err != nil {
 			return fmt.Errorf("%q is not a number", v.Value)
 		}
+	case "entries":
+		tc.Entries, err = parseEntries(v.Value)
 	case "connect-timeout":
 		c.connectTimeout, err = parseDuration(v.Value)
 	case "log-level":
@@ -196,6 +199,25 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 		}
 	}
 	return err
+}
+
+// parseEntries reads what is written orders=direct,audit=fanout. The error names
+// all that cannot be read; whether names and types will do is for the topology.
+func parseEntries(text string) ([]topology.Entry, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var entries []topology.Entry
+	var faults []error
+	for part := range strings.SplitSeq(text, ",") {
+		name, kind, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || name == "" {
+			faults = append(faults, fmt.Errorf("%q: write NAME=TYPE, such as orders=direct", part))
+			continue
+		}
+		entries = append(entries, topology.Entry{Name: name, Kind: kind})
+	}
+	return entries, errors.Join(faults...)
 }
 
 func ttlList(ttls []time.Duration) string {

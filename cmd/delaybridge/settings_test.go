@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,7 @@ func TestPrecedence(t *testing.T) {
 		"tiers":           {"1s,2s", "3s", "4s,5s"},
 		"lead":            {"1m", "2m", "3m"},
 		"shards":          {"1", "2", "3"},
+		"entries":         {"a=direct,b=fanout", "c=topic", "d=headers"},
 		"connect-timeout": {"1s", "2s", "3s"},
 		"log-level":       {"debug", "warn", "error"},
 		"log-format":      {"json", "text", "json"},
@@ -107,6 +109,9 @@ func TestSettingsFile(t *testing.T) {
 	env := map[string]string{"DELAYBRIDGE_CONFIG": path}
 	if got := shown(t, "tiers", env); got.Value != "1s,1m30s" {
 		t.Errorf("a list: got %+v", got)
+	}
+	if got := shown(t, "entries", env, "--config", writeFile(t, "entries: [orders=direct, audit=fanout]")); got.Value != "orders=direct,audit=fanout" {
+		t.Errorf("entries: got %+v", got)
 	}
 	if got := shown(t, "shards", env, "--config", writeFile(t, "shards: 2")); got.Value != "2" {
 		t.Errorf("--config goes before the environment: got %+v", got)
@@ -159,6 +164,7 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_TIERS":           "1s,x",
 			"DELAYBRIDGE_LEAD":            "",
 			"DELAYBRIDGE_SHARDS":          "many",
+			"DELAYBRIDGE_ENTRIES":         "orders,=fanout,audit=fanout",
 			"DELAYBRIDGE_CONNECT_TIMEOUT": "1",
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
@@ -173,11 +179,35 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 	for _, want := range []string{
 		`tiers (from environment DELAYBRIDGE_TIERS): "x" is not a duration`, `lead (from environment DELAYBRIDGE_LEAD): "" is not a duration`,
 		`shards (from environment DELAYBRIDGE_SHARDS): "many" is not a number`, `connect-timeout (from environment DELAYBRIDGE_CONNECT_TIMEOUT): "1"`,
+		`entries (from environment DELAYBRIDGE_ENTRIES): "orders": write NAME=TYPE, such as orders=direct`, `"=fanout": write NAME=TYPE`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
+	}
+}
+
+func TestEntriesSetting(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "[]", " ": "[]", "orders=direct": "[{orders direct}]",
+		"orders=direct, audit=fanout": "[{audit fanout} {orders direct}]",
+	} {
+		s := newSettings(func(name string) (string, bool) { return text, name == "DELAYBRIDGE_ENTRIES" })
+		newRootCommand(&app{settings: s})
+		c, err := s.config()
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if got := fmt.Sprint(c.topology.Entries()); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+	code, _, stderr := runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
+	if code != exitUsage || !strings.Contains(stderr, `entry "a" is listed twice`) || !strings.Contains(stderr, `entry "b": type "x-delayed-message"`) {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
 
