@@ -2,6 +2,8 @@ package redisbridge_test
 
 import (
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,9 +17,11 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// entryKinds are the entries of these tests, each named after its type; "" is
+// entryKinds returns the entries of these tests, each named after its type; "" is
 // the default one.
-var entryKinds = []string{"", amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+func entryKinds() []string {
+	return []string{"", amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+}
 
 func withEntries(c topology.Config, names ...string) topology.Config {
 	for _, kind := range names {
@@ -123,9 +127,7 @@ func (o *outlets) check(t *testing.T, want map[string]string) {
 // say is what a foreign client publishes.
 func say(id string, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{"shop": int64(7)}
-	for name, value := range headers {
-		all[name] = value
-	}
+	maps.Copy(all, headers)
 	return amqp.Publishing{MessageId: id, Body: []byte(id), CorrelationId: "c-" + id, Headers: all}
 }
 
@@ -134,17 +136,17 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	env := servertest.ForTest(t)
 	store := servertest.RedisForTest(t)
 	env.RedisURL = store.URL()
-	b := newBenchAt(t, withEntries(short(), entryKinds...), env)
+	b := newBenchAt(t, withEntries(short(), entryKinds()...), env)
 	o := &outlets{byID: map[string][]outcome{}}
-	o.hear(t, b, b.topology, entryKinds...)
+	o.hear(t, b, b.topology, entryKinds()...)
 	want := map[string]string{}
 	var batch []amqp.Publishing
 	add := func(entry, path string, headers amqp.Table) {
 		// That a client sends on what it was told of an earlier journey changes nothing.
-		for stale, more := range map[string]amqp.Table{"": nil, " and stale": {message.HeaderEntry: amqp.ExchangeFanout}} {
-			p := say(fmt.Sprintf("%q %s%s", entry, path, stale), headers)
-			for name, value := range more {
-				p.Headers[name] = value
+		for _, stale := range []bool{false, true} {
+			p := say(fmt.Sprintf("%q %s, stale %v", entry, path, stale), headers)
+			if stale {
+				p.Headers[message.HeaderEntry] = amqp.ExchangeFanout
 			}
 			want[p.MessageId] = entry
 			batch = append(batch, p)
@@ -166,14 +168,14 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	}
 
 	// No bridge, and soon no Redis.
-	for _, entry := range entryKinds {
+	for _, entry := range entryKinds() {
 		park(entry, "parked, and overdue", 100*time.Millisecond)
 	}
 	if err := store.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	alone := 0
-	for _, entry := range entryKinds {
+	for _, entry := range entryKinds() {
 		add(entry, "in the inbox, and overdue", amqp.Table{message.HeaderDeliverAt: time.Now().Add(100 * time.Millisecond).UnixMilli()})
 		add(entry, "tier", amqp.Table{message.HeaderDelay: int32(1000)})
 		add(entry, "at once", amqp.Table{message.HeaderDelay: int32(0)})
@@ -186,7 +188,7 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.run(t, nil)
-	for _, entry := range entryKinds {
+	for _, entry := range entryKinds() {
 		add(entry, "lane of 500ms", amqp.Table{message.HeaderDelay: int32(900)})
 		add(entry, "lane of 2s", amqp.Table{message.HeaderDelay: int64(3100)})
 		add(entry, "parked, then ready", amqp.Table{message.HeaderDelay: "300"})
@@ -277,7 +279,7 @@ func TestEntryWithoutItsReadyExchange(t *testing.T) {
 	waiting, passing := map[string]string{}, map[string]string{}
 	for i := range 5 {
 		for entry, ids := range map[string]map[string]string{gone: waiting, "": passing} {
-			b.publishTo(t, b.topology.EntryExchangeOf(entry), eachDelay(fmt.Sprint(i), entry, 10, ids)...)
+			b.publishTo(t, b.topology.EntryExchangeOf(entry), eachDelay(strconv.Itoa(i), entry, 10, ids)...)
 		}
 	}
 	o.await(t, len(passing))
@@ -299,8 +301,6 @@ func TestEntryWithoutItsReadyExchange(t *testing.T) {
 	}
 	o.hear(t, b, wider, gone)
 	o.await(t, len(passing)+len(waiting))
-	for id, entry := range waiting {
-		passing[id] = entry
-	}
+	maps.Copy(passing, waiting)
 	o.check(t, passing)
 }

@@ -21,8 +21,10 @@ type Entry struct {
 	Kind string
 }
 
-// kinds are the types that a ready exchange may have.
-var kinds = []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+// kinds returns the types that a ready exchange may have.
+func kinds() []string {
+	return []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+}
 
 // checkEntries returns the entries sorted by name, and every fault of theirs.
 func checkEntries(entries []Entry) (sorted []Entry, faults []error) {
@@ -35,8 +37,8 @@ func checkEntries(entries []Entry) (sorted []Entry, faults []error) {
 		if i > 0 && e.Name == sorted[i-1].Name {
 			fault("topology: entry %q is listed twice", e.Name)
 		}
-		if !slices.Contains(kinds, e.Kind) {
-			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds, ", "))
+		if !slices.Contains(kinds(), e.Kind) {
+			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds(), ", "))
 		}
 	}
 	return sorted, faults
