@@ -1,6 +1,7 @@
 package message
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -11,23 +12,33 @@ import (
 )
 
 // WhenFromHeaders reads when a foreign client wants its message delivered, from
-// x-deliver-at or, where that is absent, x-delay. Every integer width, a float
-// (cut off) and a number in a string will do; a negative number, zero and no
-// header at all mean at once. The error says what is wrong with a value that is
-// no number or that lies more than MaxDelay after now.
+// x-deliver-at or, where that is absent or void, x-delay. Every integer width, a
+// float or decimal (cut off) and a number in a string will do, and in x-deliver-at
+// a timestamp; a negative number, zero and no header at all mean at once. The error
+// says what is wrong with a value that is no number or that lies more than MaxDelay
+// after now. docs/wire-contract.md has each value.
 func WhenFromHeaders(headers amqp.Table, now time.Time) (When, error) {
 	name := HeaderDeliverAt
-	value, ok := headers[name]
-	if !ok {
+	value := headers[name]
+	if value == nil {
 		name = HeaderDelay
 		value = headers[name]
 	}
 	if value == nil {
 		return When{}, nil
 	}
+	if t, ok := value.(time.Time); ok && name == HeaderDeliverAt {
+		value = t.Unix() * 1000
+		if t.Unix() > math.MaxInt64/1000 {
+			value = int64(math.MaxInt64)
+		}
+	}
 	ms, err := milliseconds(value)
 	if err != nil {
 		return When{}, fmt.Errorf("header %s: %w", name, err)
+	}
+	if name == HeaderDelay && ms > MaxDelay.Milliseconds() { // perhaps more than a Duration holds
+		return When{}, fmt.Errorf("header %s: %d ms is longer than the longest delay, %v (10 years)", name, ms, MaxDelay)
 	}
 	w := When{absolute: name == HeaderDeliverAt, ms: max(ms, 0)}
 	if err := w.Validate(now); err != nil {
@@ -56,23 +67,50 @@ func milliseconds(value any) (int64, error) {
 		return truncated(float64(v))
 	case float64:
 		return truncated(v)
+	case amqp.Decimal:
+		return truncated(float64(v.Value) / math.Pow10(int(v.Scale)))
 	case string:
 		text := strings.TrimSpace(v)
 		if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return ms, nil
 		}
 		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil {
+		// ParseFloat also knows NaN, infinity, hexadecimal numbers and underscores.
+		if err != nil && !errors.Is(err, strconv.ErrRange) || strings.ContainsAny(text, "nNxX_") {
 			return 0, fmt.Errorf("%.40q is not a number of milliseconds", v)
 		}
-		return truncated(ms)
+		return truncated(max(-math.MaxFloat64, min(ms, math.MaxFloat64)))
 	}
-	return 0, fmt.Errorf("a value of type %T is not a number of milliseconds", value)
+	return 0, fmt.Errorf("%s is not a number of milliseconds", typeName(value))
 }
 
+// truncated cuts a number off to whole milliseconds. What an int64 cannot hold is
+// beyond every limit, in its direction.
 func truncated(ms float64) (int64, error) {
-	if math.IsNaN(ms) || math.Abs(ms) >= 1<<53 {
+	switch {
+	case math.IsNaN(ms), math.IsInf(ms, 0):
 		return 0, fmt.Errorf("%v is not a number of milliseconds", ms)
+	case ms >= math.MaxInt64:
+		return math.MaxInt64, nil
+	case ms <= math.MinInt64:
+		return math.MinInt64, nil
 	}
 	return int64(ms), nil
+}
+
+// typeName says what a value is that is no number, to people who need not know Go.
+func typeName(value any) string {
+	switch value.(type) {
+	case bool:
+		return "a boolean"
+	case []byte:
+		return "a byte array"
+	case time.Time:
+		return "a timestamp"
+	case []any:
+		return "an array"
+	case amqp.Table:
+		return "a table"
+	}
+	return fmt.Sprintf("a value of type %T", value)
 }

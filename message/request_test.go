@@ -4,88 +4,64 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
 
+// Each row of the contract means what the table says; TestEachValueOnRealServers of
+// package redisbridge has the rest of the way.
 func TestWhenFromHeaders(t *testing.T) {
 	t.Parallel()
-	delay := func(ms int64) message.When { return message.After(time.Duration(ms) * time.Millisecond) }
-	at := func(ms int64) message.When { return message.At(time.UnixMilli(ms)) }
-	for name, c := range map[string]struct {
-		headers amqp.Table
-		want    message.When
-	}{
-		"nothing":                {nil, message.When{}},
-		"other headers":          {amqp.Table{"delay": int64(5)}, message.When{}},
-		"no value":               {amqp.Table{"x-delay": nil}, message.When{}},
-		"int8":                   {amqp.Table{"x-delay": int8(100)}, delay(100)},
-		"byte":                   {amqp.Table{"x-delay": byte(200)}, delay(200)},
-		"int16":                  {amqp.Table{"x-delay": int16(5000)}, delay(5000)},
-		"uint16":                 {amqp.Table{"x-delay": uint16(60000)}, delay(60000)},
-		"int32":                  {amqp.Table{"x-delay": int32(5000)}, delay(5000)},
-		"uint32":                 {amqp.Table{"x-delay": uint32(1<<32 - 1)}, delay(1<<32 - 1)},
-		"int64":                  {amqp.Table{"x-delay": int64(1 << 33)}, delay(1 << 33)},
-		"float32":                {amqp.Table{"x-delay": float32(1.9)}, delay(1)},
-		"float64":                {amqp.Table{"x-delay": 5000.99}, delay(5000)},
-		"string":                 {amqp.Table{"x-delay": "5000"}, delay(5000)},
-		"string with blanks":     {amqp.Table{"x-delay": " 5000\n"}, delay(5000)},
-		"float in a string":      {amqp.Table{"x-delay": "5000.9"}, delay(5000)},
-		"exponent in a string":   {amqp.Table{"x-delay": "5e3"}, delay(5000)},
-		"zero":                   {amqp.Table{"x-delay": int32(0)}, message.When{}},
-		"negative":               {amqp.Table{"x-delay": int64(-5000)}, message.When{}},
-		"negative in a string":   {amqp.Table{"x-delay": "-0.5"}, message.When{}},
-		"longest":                {amqp.Table{"x-delay": message.MaxDelay.Milliseconds()}, message.After(message.MaxDelay)},
-		"deliver at":             {amqp.Table{"x-deliver-at": int64(1_900_000_000_123)}, at(1_900_000_000_123)},
-		"deliver at, in a float": {amqp.Table{"x-deliver-at": 1.9e12}, at(1_900_000_000_000)},
-		"deliver at, long ago":   {amqp.Table{"x-deliver-at": int32(5)}, at(5)},
-		"both":                   {amqp.Table{"x-deliver-at": int64(7), "x-delay": int64(8)}, at(7)},
-		"both, one without":      {amqp.Table{"x-deliver-at": nil, "x-delay": int64(8)}, message.When{}},
-	} {
-		t.Run(name, func(t *testing.T) {
+	const file = "../docs/wire-contract.md"
+	wiretest.SameAsTheDocument(t, file)
+	for _, c := range wiretest.Cases(false) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			got, err := message.WhenFromHeaders(c.headers, instant())
-			if err != nil || got != c.want {
-				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
+			headers := c.Headers(instant())
+			for name, value := range headers {
+				if long, ok := value.(wiretest.Long); ok {
+					headers[name] = int64(long) // as the broker hands it over
+				}
+			}
+			if c.Row == "both headers, x-delay an integer that equals a tier, or 0" {
+				delete(headers, message.HeaderDeliverAt) // which the broker does not look at
+			}
+			got, err := message.WhenFromHeaders(headers, instant())
+			switch {
+			case c.Fate == wiretest.Quarantine || c.Fate == wiretest.Refused:
+				if err == nil || !strings.Contains(err.Error(), c.Reason) || got != (message.When{}) {
+					t.Errorf("got %+v, %v; want an error that says %q", got, err, c.Reason)
+				}
+				if err != nil && len(err.Error()) > 300 {
+					t.Errorf("the error is %d bytes long", len(err.Error()))
+				}
+			case err != nil:
+				t.Error(err)
+			case c.At != nil:
+				if got != message.At(c.At(instant())) {
+					t.Errorf("got %+v, want the instant %v", got, c.At(instant()))
+				}
+			case c.After != 0:
+				if got != message.After(c.After) {
+					t.Errorf("got %+v, want a delay of %v", got, c.After)
+				}
+			default:
+				if due := got.From(instant()); due.After(instant()) {
+					t.Errorf("got %+v, want at once", got)
+				}
 			}
 		})
 	}
 }
 
-func TestWhenFromUnusableHeaders(t *testing.T) {
+func TestLongTextIsCutInTheReason(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		header string
-		value  any
-		want   string
-	}{
-		"words":             {"x-delay", "5 seconds", `header x-delay: "5 seconds" is not a number`},
-		"empty":             {"x-delay", "", `"" is not a number`},
-		"long words":        {"x-delay", strings.Repeat("y", 9999), strings.Repeat("y", 40) + `" is not a number`},
-		"boolean":           {"x-delay", true, "type bool"},
-		"bytes":             {"x-delay", []byte("5"), "type []uint8"},
-		"table":             {"x-delay", amqp.Table{}, "type amqp091.Table"},
-		"not a number":      {"x-delay", math.NaN(), "NaN is not a number"},
-		"infinite":          {"x-delay", math.Inf(1), "is not a number"},
-		"infinite, in text": {"x-delay", "1e999", "is not a number"},
-		"beyond precision":  {"x-delay", float64(1 << 53), "is not a number"},
-		"too long":          {"x-delay", message.MaxDelay.Milliseconds() + 1, "longer than the longest"},
-		"too far":           {"x-deliver-at", int64(math.MaxInt64), "header x-deliver-at: "},
-		"instant in words":  {"x-deliver-at", "2030-01-01T00:00:00Z", "header x-deliver-at: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := message.WhenFromHeaders(amqp.Table{c.header: c.value}, instant())
-			if err == nil || !strings.Contains(err.Error(), c.want) || got != (message.When{}) {
-				t.Errorf("got %+v, %v; want an error that says %q", got, err, c.want)
-			}
-			if err != nil && len(err.Error()) > 300 {
-				t.Errorf("the error is %d bytes long", len(err.Error()))
-			}
-		})
+	_, err := message.WhenFromHeaders(amqp.Table{"x-delay": strings.Repeat("y", 9999)}, instant())
+	if err == nil || !strings.Contains(err.Error(), `"`+strings.Repeat("y", 40)+`" is not a number`) || len(err.Error()) > 300 {
+		t.Errorf("got %v", err)
 	}
 }
 

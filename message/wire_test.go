@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
+	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -25,7 +26,7 @@ func delivery(p amqp.Publishing, key string) *amqp.Delivery {
 func TestDeliveredAsPublished(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		want := anyMessage().Draw(t, "message")
+		want := wiretest.Message().Draw(t, "message")
 		j := message.Journey{
 			Published: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "published")).UTC(),
 			Due:       time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "due")).UTC(),
@@ -40,7 +41,7 @@ func TestDeliveredAsPublished(t *testing.T) {
 			t.Fatalf("journey %+v, want %+v", got.Journey, j)
 		}
 		got.Journey = message.Journey{}
-		if !same(got, want) {
+		if !wiretest.Same(got, want) {
 			t.Fatalf("got  %#v\nwant %#v", got, want)
 		}
 	})

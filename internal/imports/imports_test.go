@@ -23,6 +23,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"consumer", []string{"message", "topology", "internal/broker"}, "a service that only consumes needs no Redis"},
 	{"internal/broker", nil, "it knows AMQP and none of our words"},
 	{"internal/fault/history", nil, "who judges must not share a mistake with those who are judged"},
+	{"internal/wiretest", []string{"message"}, "it shows what clients send, whatever becomes of that"},
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
 }
 
@@ -56,6 +57,9 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 					t.Errorf("%s must not import %s: %s", from, to, rule.why)
 				}
 				break
+			}
+			if in(to, "internal/wiretest") {
+				t.Errorf("%s imports %s: only tests do", from, to)
 			}
 			if in(to, "internal/servers") && !in(from, "internal/servers") && !in(from, "internal/fault") && !in(from, "examples") && !in(from, "bench") {
 				t.Errorf("%s imports %s: only tests, the fault injector, the demo and the benchmark start servers", from, to)
