@@ -31,6 +31,18 @@ func keepsEverything(t *rapid.T) {
 	}
 }
 
+// HeaderBytes counts what an envelope without anything else has of headers.
+func TestHeaderBytes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := message.Message{ID: "key", Headers: wiretest.Headers(3).Draw(t, "headers")}
+		m.Headers["int"] = 1
+		if got, want := message.HeaderBytes(m.Headers), len(message.AppendEnvelope(nil, &m, "key"))-4; got != want {
+			t.Fatalf("got %d, want %d for %#v", got, want, m.Headers)
+		}
+	})
+}
+
 func TestEnvelopeWidensInt(t *testing.T) {
 	t.Parallel()
 	m := message.Message{Headers: amqp.Table{"n": 1 << 40}}

@@ -90,6 +90,45 @@ func appendValue(b []byte, value any) []byte {
 	panic(fmt.Sprintf("message: Validate let a header of type %T through", value))
 }
 
+// HeaderBytes returns how many bytes headers take on the wire. They must be such
+// as AMQP has.
+func HeaderBytes(headers amqp.Table) int {
+	n := 4
+	for name, value := range headers {
+		n += 1 + len(name) + valueBytes(value)
+	}
+	return n
+}
+
+func valueBytes(value any) int {
+	const tag, length = 1, 4
+	switch v := value.(type) {
+	case nil:
+		return tag
+	case bool, byte, int8:
+		return tag + 1
+	case int16, uint16:
+		return tag + 2
+	case int32, uint32, float32:
+		return tag + 4
+	case amqp.Decimal:
+		return tag + 5
+	case string:
+		return tag + length + len(v)
+	case []byte:
+		return tag + length + len(v)
+	case amqp.Table:
+		return tag + HeaderBytes(v)
+	case []any:
+		n := tag + length
+		for _, element := range v {
+			n += valueBytes(element)
+		}
+		return n
+	}
+	return tag + 8 // int, int64, float64, time.Time
+}
+
 var (
 	errShort = errors.New("ends too early")
 	errDeep  = fmt.Errorf("nested deeper than %d", MaxHeaderDepth)

@@ -28,6 +28,10 @@ const (
 	MaxHeaderDepth = 32
 	// MaxHeaderElements is how many entries amqp091-go reads in one table or array.
 	MaxHeaderElements = 8192
+	// MaxHeaderBytes is what all headers may take on the wire. With the properties
+	// they must fit one frame, of 128 KiB by RabbitMQ's default, to which bridge and
+	// broker add on the way, and no client reads a larger one.
+	MaxHeaderBytes = 120 << 10
 )
 
 // Message is one message, as its publisher means it and its consumer gets it.
@@ -128,6 +132,8 @@ func (m *Message) Validate() error {
 	}
 	if err := validateTable(m.Headers, 0); err != nil {
 		fault("headers: %w", err)
+	} else if n := HeaderBytes(m.Headers); n > MaxHeaderBytes {
+		fault("headers of %d bytes are too large: the limit is %d; send large values in the body", n, MaxHeaderBytes)
 	}
 	return errors.Join(faults...)
 }

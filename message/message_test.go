@@ -1,6 +1,7 @@
 package message_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func nestedArray(depth int) amqp.Table {
 func wide(n int) amqp.Table {
 	table := amqp.Table{}
 	for i := range n {
-		table[strings.Repeat("x", i%200)+string(rune('a'+i/200))] = nil
+		table[strconv.Itoa(i)] = nil
 	}
 	return table
 }
@@ -71,9 +72,15 @@ func TestValidate(t *testing.T) {
 		"too deep a table":       {func(m *message.Message) { m.Headers = nested(message.MaxHeaderDepth + 1) }, "nested deeper than 32"},
 		"deepest array":          {func(m *message.Message) { m.Headers = nestedArray(message.MaxHeaderDepth) }, ""},
 		"too deep an array":      {func(m *message.Message) { m.Headers = nestedArray(message.MaxHeaderDepth + 1) }, "nested deeper than 32"},
-		"widest table":           {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements) }, ""},
-		"too wide a table":       {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements + 1) }, "8193 entries in one table"},
-		"too long an array":      {func(m *message.Message) { m.Headers = amqp.Table{"a": make([]any, message.MaxHeaderElements+1)} }, "8193 elements in one array"},
+		"largest headers": {func(m *message.Message) {
+			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-11)}
+		}, ""},
+		"too large headers": {func(m *message.Message) {
+			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-10)}
+		}, "headers of 122881 bytes are too large"},
+		"widest table":      {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements) }, ""},
+		"too wide a table":  {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements + 1) }, "8193 entries in one table"},
+		"too long an array": {func(m *message.Message) { m.Headers = amqp.Table{"a": make([]any, message.MaxHeaderElements+1)} }, "8193 elements in one array"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

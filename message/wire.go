@@ -116,7 +116,23 @@ func FromDelivery(d *amqp.Delivery) Message {
 			m.Headers[name] = value
 		}
 	}
+	if _, ours := d.Headers[HeaderPath]; !ours && m.Expiration == "" {
+		m.Expiration = originalExpiration(d.Headers)
+	}
 	return m
+}
+
+// originalExpiration is what a message was published with that waited in a tier
+// without any bridge: the broker takes the property off and notes it down. In a lane
+// it is the bridge's own.
+func originalExpiration(headers amqp.Table) string {
+	deaths, _ := headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return ""
+	}
+	first, _ := deaths[len(deaths)-1].(amqp.Table) // the latest comes first
+	text, _ := first["original-expiration"].(string)
+	return text
 }
 
 // restore takes one of the bridge's own headers back into m. Another type than

@@ -103,6 +103,26 @@ func TestForeignDelivery(t *testing.T) {
 	}
 }
 
+func TestExpirationOfATierOrALane(t *testing.T) {
+	t.Parallel()
+	deaths := []any{amqp.Table{"queue": "later"}, amqp.Table{"original-expiration": "5000", "queue": "tier"}}
+	for name, c := range map[string]struct {
+		delivery amqp.Delivery
+		want     string
+	}{
+		"a tier, from a foreign client": {amqp.Delivery{Headers: amqp.Table{"x-death": deaths}}, "5000"},
+		"a lane":                        {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, message.HeaderPath: "parked, then lane 1s"}}, ""},
+		"a lane, and one of its own":    {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, message.HeaderPath: "parked, then lane 1s", message.HeaderExpiration: "7"}}, "7"},
+		"not yet dead":                  {amqp.Delivery{Expiration: "9", Headers: amqp.Table{"x-death": deaths}}, "9"},
+		"a queue of the consumer's own": {amqp.Delivery{Headers: amqp.Table{"x-death": []any{deaths[1], amqp.Table{"queue": "tier"}}}}, ""},
+		"of another type":               {amqp.Delivery{Headers: amqp.Table{"x-death": []any{"x", amqp.Table{"original-expiration": 1}}}}, ""},
+	} {
+		if got := message.FromDelivery(&c.delivery).Expiration; got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestUndecodable(t *testing.T) {
 	t.Parallel()
 	p := message.Undecodable("o-1", []byte{1, 2}, message.ErrEnvelope)

@@ -23,7 +23,11 @@ const (
 	intakeSteady = 10 * time.Second
 )
 
-var errCancelled = errors.New("the broker has cancelled the consumer")
+var (
+	errCancelled = errors.New("the broker has cancelled the consumer")
+	// errTooLarge means that no broker takes a message from us, as it is.
+	errTooLarge = errors.New("headers too large")
+)
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
 // acknowledged only once Redis, or another queue, has it.
@@ -149,6 +153,11 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 		if err == nil {
 			return true
 		}
+		if errors.Is(err, errTooLarge) {
+			b.log.Error("message goes to quarantine as it is", "id", e.key, "error", err)
+			_ = d.Reject(false) // the inbox dead-letters there
+			return
+		}
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
 		b.repairs.consider(err)
 		if ctx.Err() == nil {
@@ -172,6 +181,9 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	m.Entry = b.config.Topology.EntryOf(e.Exchange) // whatever the headers say
 	if m.ID == "" {
 		m.ID = e.key
+	}
+	if n := message.HeaderBytes(m.Headers); n > message.MaxHeaderBytes {
+		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
 	}
 	when, err := message.WhenFromHeaders(e.Headers, time.Now())
 	if err != nil {
