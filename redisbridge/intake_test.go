@@ -1,7 +1,9 @@
 package redisbridge_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -115,8 +117,9 @@ func TestUselessDelayGoesToQuarantine(t *testing.T) {
 	}
 }
 
-// A message that brokers accept and amqp091-go cannot read, an array of more than
-// 8192 elements, ends the connection of whoever consumes it.
+// Messages that brokers accept and amqp091-go cannot read, for an array of more than
+// 8192 elements or tables nested more than 32 deep, end the connection of whoever
+// consumes them.
 func TestPoisonInTheInboxGoesToQuarantineAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
@@ -124,18 +127,58 @@ func TestPoisonInTheInboxGoesToQuarantineAlone(t *testing.T) {
 	for i := range all {
 		all[i] = amqp.Publishing{MessageId: fmt.Sprint("harmless-", i), Headers: amqp.Table{"x-delay": int32(1234)}}
 	}
-	poison := amqp.Publishing{MessageId: "poison", Headers: amqp.Table{"x-delay": int32(1234), "list": make([]any, 8193)}}
-	b.publishEntry(t, slices.Insert(slices.Clone(all), 5, poison)...)
+	deep := amqp.Table{}
+	for range message.MaxHeaderDepth + 1 {
+		deep = amqp.Table{"t": deep}
+	}
+	poison := []amqp.Publishing{
+		{MessageId: "long", Headers: amqp.Table{"x-delay": int32(1234), "list": make([]any, message.MaxHeaderElements+1)}, Body: []byte("kept")},
+		{MessageId: "deep", Headers: amqp.Table{"x-delay": int32(1234), "table": deep}, Body: []byte("kept")},
+	}
+	b.publishEntry(t, slices.Insert(slices.Clone(all), 5, poison...)...)
 	b.run(t, nil)
 	for _, p := range all {
 		b.arrivals.awaitID(t, p.MessageId)
 	}
 	ch := b.channel(t)
-	for queue, want := range map[string]int{b.topology.Quarantine(): 1, b.topology.Inbox(): 0} {
+	for queue, want := range map[string]int{b.topology.Quarantine(): len(poison), b.topology.Inbox(): 0} {
 		until(t, fmt.Sprintf("%s holds %d", queue, want), func() bool {
 			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 			return err == nil && q.Messages == want
 		})
+	}
+	// As they were sent; all that says why is the broker's own account.
+	for _, aside := range b.look(t, b.topology.Quarantine(), len(poison)) {
+		if aside.Payload != "kept" || aside.RoutingKey != "order.unpaid" || aside.Properties.Headers.Death[0].Reason != "delivery_limit" {
+			t.Errorf("in quarantine: %+v", aside)
+		}
+	}
+}
+
+// look returns the first messages of a queue as the management UI shows them, to whom
+// no client library can.
+func (b *bench) look(t *testing.T, queue string, n int) []shown {
+	t.Helper()
+	var messages []shown
+	answer := b.Manage(t, http.MethodPost, "/api/queues/"+b.VHost+"/"+queue+"/get",
+		fmt.Sprintf(`{"count":%d,"ackmode":"ack_requeue_true","encoding":"auto"}`, n))
+	if err := json.Unmarshal(answer, &messages); err != nil {
+		t.Fatal(err)
+	}
+	if len(messages) != n {
+		t.Fatalf("%s shows %d messages, want %d", queue, len(messages), n)
+	}
+	return messages
+}
+
+// shown is what of a message the management API shows.
+type shown struct {
+	Payload    string
+	RoutingKey string `json:"routing_key"`
+	Properties struct {
+		Headers struct {
+			Death []struct{ Reason string } `json:"x-death"`
+		}
 	}
 }
 
