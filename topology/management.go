@@ -110,7 +110,15 @@ func (m *Management) bindings(ctx context.Context) (list []brokerBinding, err er
 }
 
 func (m *Management) get(ctx context.Context, what string, into any) error {
-	address := m.base.JoinPath("api", what, url.PathEscape(m.vhost)).String()
+	return m.Get(ctx, what+"/{vhost}", into)
+}
+
+// Get reads what the API shows at path, such as policies/{vhost}, into a value
+// for [json.Unmarshal]; {vhost} stands for the virtual host. Errors wrap
+// ErrUnreachable, or ErrConfiguration where the user is refused or there is no
+// such path.
+func (m *Management) Get(ctx context.Context, path string, into any) error {
+	address := m.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost))).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrConfiguration, address, err)

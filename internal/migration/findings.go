@@ -1,0 +1,322 @@
+package migration
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Kinds of findings, beside exchange and queue.
+const (
+	kindBinding         = "binding"
+	kindPolicy          = "policy"
+	kindPermission      = "permission"
+	kindTopicPermission = "topic permission"
+	kindShovel          = "shovel"
+)
+
+const (
+	argAlternate  = "alternate-exchange"
+	argDeadLetter = "x-dead-letter-exchange"
+)
+
+func (p *planner) find(f Finding) { p.plan.Findings = append(p.plan.Findings, f) }
+
+// findings looks for what does not carry over by itself.
+func (p *planner) findings() {
+	for _, m := range p.plan.Exchanges {
+		p.properties(m)
+		p.incoming(m)
+		p.deadLetters(m)
+		p.alternates(m)
+		p.policies(m)
+		p.shovels(m)
+		p.topicPermissions(m)
+	}
+	p.permissions()
+}
+
+// unknownType reports an exchange whose routing no ready exchange can do.
+func (p *planner) unknownType(x Exchange) {
+	kind := x.delayedType()
+	f := Finding{Exchange: x.Name, Left: true, Kind: kindExchange, Name: x.Name}
+	if kind == "" {
+		f.Why = "it has no x-delayed-type, without which the plugin does not route"
+		f.Do = "find out how its messages are to be routed, and configure an entry for it (entries)"
+	} else {
+		f.Why = fmt.Sprintf("its x-delayed-type is %s; a ready exchange can be direct, topic, fanout or headers", kind)
+		f.Do = fmt.Sprintf("configure an entry of type fanout for it, and bind that entry's ready exchange to an exchange of type %s, where the plugin for that type is at hand; bind the queues to that one", kind)
+	}
+	p.find(f)
+}
+
+// properties reports what our exchanges, which are durable and stay, do not have.
+func (p *planner) properties(m Move) {
+	x := p.all[m.Exchange]
+	if m.Entry != x.Name {
+		p.find(Finding{
+			Exchange: x.Name, Kind: kindExchange, Name: x.Name,
+			Why: fmt.Sprintf("its entry is called %s: its own name is none that an entry can have, or an entry of another type or for another exchange has it", m.Entry),
+			Do:  "nothing, unless you want another name: --entry " + shell(x.Name+"=NAME"),
+		})
+	}
+	differs := func(property, effect string) {
+		p.find(Finding{
+			Exchange: x.Name, Kind: kindExchange, Name: x.Name, Why: "it is " + property + "; " + effect,
+			Do: "nothing, unless a client relies on it",
+		})
+	}
+	if !x.Durable {
+		differs("not durable", "the entry is, and outlasts a restart of the broker")
+	}
+	if x.AutoDelete {
+		differs("auto-delete", "the entry stays when its last binding is gone")
+	}
+	if x.Internal {
+		differs("internal", "clients can publish to the entry, where their permissions let them")
+	}
+}
+
+// cannotBind reports a binding that the ready exchange must not, or cannot, have.
+func (p *planner) cannotBind(m Move, b Binding) bool {
+	f := Finding{Exchange: m.Exchange, Kind: kindBinding, Name: m.Exchange + " -> " + b.Destination + details(b)}
+	if other, ok := p.all[b.Destination]; ok && b.DestinationType == kindExchange {
+		if _, moves := p.moves[b.Destination]; moves {
+			return false
+		}
+		f.Why = fmt.Sprintf("exchange %s is the plugin's too and has no entry in this plan; it would delay the messages a second time, since their x-delay stays as it was sent", other.Name)
+		f.Do = fmt.Sprintf("migrate %s as well, or bind its queues to %s by hand", other.Name, m.ReadyExchange)
+		p.find(f)
+		return true
+	}
+	for _, q := range p.Queues {
+		switch {
+		case b.DestinationType != kindQueue || q.Name != b.Destination:
+		case q.Exclusive:
+			f.Why = "the queue is exclusive: only its own connection can bind it, and it goes with that"
+			f.Do = "let the service bind its queue to " + m.ReadyExchange + " as well, before publishers switch"
+			p.find(f)
+			return true
+		case !q.Durable || q.AutoDelete:
+			f.Why = "the queue is transient or auto-delete: the new binding goes with it, and the service makes only the old one again"
+			f.Do = "let the service bind its queue to " + m.ReadyExchange + " as well, before publishers switch"
+			p.find(f)
+			return false
+		}
+	}
+	return false
+}
+
+// incoming reports bindings from other exchanges.
+func (p *planner) incoming(m Move) {
+	for _, b := range p.Bindings {
+		if b.DestinationType != kindExchange || b.Destination != m.Exchange {
+			continue
+		}
+		if _, moves := p.moves[b.Source]; moves { // it is carried from ready to ready
+			continue
+		}
+		f := Finding{
+			Exchange: m.Exchange, Kind: kindBinding, Name: b.Source + " -> " + m.Exchange + details(b),
+			Why: "bound to the entry as well, the exchange would deliver each message twice, so when to switch is yours to decide",
+			Do:  "bind the exchange to the entry, and then unbind it from the old one; in this order nothing is lost, and what is published between the two commands comes twice",
+		}
+		from := p.api("bindings", "e", b.Source, "e")
+		body, _ := json.Marshal(struct { //nolint:errchkjson // it has come from JSON
+			Key       string `json:"routing_key"`
+			Arguments Table  `json:"arguments"`
+		}{b.RoutingKey, b.Arguments})
+		if b.Arguments == nil {
+			body, _ = json.Marshal(map[string]string{"routing_key": b.RoutingKey}) //nolint:errchkjson // a string
+		}
+		f.Commands = []string{"curl -u USER -H 'content-type: application/json' -X POST " + shell(from+"/"+escape(m.EntryExchange)) + " -d " + shell(string(body))}
+		if key := b.propertiesKey(); key != "" {
+			f.Commands = append(f.Commands, "curl -u USER -X DELETE "+shell(from+"/"+escape(m.Exchange)+"/"+escape(key)))
+		} else {
+			f.Do += " (a file does not say how the API addresses a binding with arguments: remove it in the management UI)"
+		}
+		p.find(f)
+	}
+}
+
+// deadLetters reports queues and policies that dead-letter into the exchange.
+func (p *planner) deadLetters(m Move) {
+	for _, q := range p.Queues {
+		if q.Arguments[argDeadLetter] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindQueue, Name: q.Name,
+				Why: "it dead-letters into the exchange (argument " + argDeadLetter + "), and arguments of a queue cannot be changed",
+				Do:  fmt.Sprintf("declare another queue that dead-letters into %s, move its bindings and consumers there, and delete this one once it is empty", m.EntryExchange),
+			})
+		}
+	}
+	for _, policy := range p.Policies {
+		if policy.Definition["dead-letter-exchange"] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
+				Why: fmt.Sprintf("queues that match %s dead-letter into the exchange (dead-letter-exchange)", policy.Pattern),
+				Do:  fmt.Sprintf("set the policy's dead-letter-exchange to %s when you switch; a quorum queue with at-least-once dead-lettering loses none over that", m.EntryExchange),
+			})
+		}
+	}
+}
+
+// alternates reports alternate exchanges that lead to the exchange.
+func (p *planner) alternates(m Move) {
+	for _, x := range p.Exchanges {
+		if x.Arguments[argAlternate] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindExchange, Name: x.Name,
+				Why: "the exchange is its " + argAlternate + " (argument), which cannot be changed",
+				Do:  fmt.Sprintf("declare it anew with the alternate exchange %s, or set that by a policy on an exchange without the argument", m.EntryExchange),
+			})
+		}
+	}
+	for _, policy := range p.Policies {
+		if policy.Definition[argAlternate] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
+				Why: fmt.Sprintf("the exchange is the %s of exchanges that match %s", argAlternate, policy.Pattern),
+				Do:  fmt.Sprintf("set the policy's %s to %s when you switch", argAlternate, m.EntryExchange),
+			})
+		}
+	}
+	if alternate := p.all[m.Exchange].Arguments[argAlternate]; alternate != nil {
+		p.ownAlternate(m, kindExchange, m.Exchange, fmt.Sprint(alternate))
+	}
+}
+
+func (p *planner) ownAlternate(m Move, kind, name, alternate string) {
+	p.find(Finding{
+		Exchange: m.Exchange, Kind: kind, Name: name,
+		Why: fmt.Sprintf("messages that no binding of the exchange takes go to its %s %s; those of %s wait in %s", argAlternate, alternate, m.ReadyExchange, p.topology.Unrouted()),
+		Do:  "consume from that queue, or bind a queue for those routing keys to " + m.ReadyExchange,
+	})
+}
+
+// policies reports what the policy in force does to the exchange: of those
+// that match, the one of the highest priority.
+func (p *planner) policies(m Move) {
+	var inForce *Policy
+	for i, policy := range p.Policies {
+		applies := policy.ApplyTo == "exchanges" || policy.ApplyTo == "all" || policy.ApplyTo == ""
+		matches, err := match(policy.Pattern, m.Exchange)
+		switch {
+		case !applies:
+		case err != nil:
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
+				Why: fmt.Sprintf("whether its pattern %s matches the exchange cannot be told here (%v)", policy.Pattern, err),
+				Do:  "if it does, see what it sets for the exchange",
+			})
+		case matches && (inForce == nil || policy.Priority > inForce.Priority):
+			inForce = &p.Policies[i]
+		}
+	}
+	if inForce == nil {
+		return
+	}
+	var federation []string
+	for _, key := range sortedKeys(inForce.Definition) {
+		switch {
+		case key == argAlternate && p.all[m.Exchange].Arguments[argAlternate] == nil: // an argument has precedence
+			p.ownAlternate(m, kindPolicy, inForce.Name, fmt.Sprint(inForce.Definition[key]))
+		case strings.HasPrefix(key, "federation-upstream"):
+			federation = append(federation, key)
+		}
+	}
+	if federation != nil {
+		p.find(Finding{
+			Exchange: m.Exchange, Kind: kindPolicy, Name: inForce.Name,
+			Why: fmt.Sprintf("it federates the exchange (%s), by names that match %s; upstream, the exchange of the entry's name is another one", strings.Join(federation, ", "), inForce.Pattern),
+			Do:  fmt.Sprintf("set \"exchange\" of the upstream to %s, and let a policy with it match %s", m.Exchange, m.EntryExchange),
+		})
+	}
+}
+
+// shovels reports shovels from and to the exchange.
+func (p *planner) shovels(m Move) {
+	for _, s := range p.Shovels {
+		if s.Value["dest-exchange"] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindShovel, Name: s.Name,
+				Why: "it publishes to an exchange of this name (dest-exchange), here or on another broker",
+				Do:  "if it is here, set dest-exchange to " + m.EntryExchange + " when you switch",
+			})
+		}
+		if s.Value["src-exchange"] == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindShovel, Name: s.Name,
+				Why: "it takes messages from an exchange of this name (src-exchange), here or on another broker, through a queue of its own",
+				Do:  "if it is here, add a shovel with src-exchange " + m.ReadyExchange + " before publishers switch",
+			})
+		}
+	}
+}
+
+func (p *planner) topicPermissions(m Move) {
+	for _, t := range p.TopicPermissions {
+		if t.Exchange == m.Exchange {
+			p.find(Finding{
+				Exchange: m.Exchange, Kind: kindTopicPermission, Name: t.User,
+				Why: "it names the exchange; RabbitMQ looks at topic permissions only where an exchange is of type topic, so it has had no effect",
+				Do:  fmt.Sprintf("if it is wanted for the routing keys that %s may bind, set it for %s", t.User, m.ReadyExchange),
+			})
+		}
+	}
+}
+
+// propertiesKey is how the management API addresses the binding; "" if that
+// takes a hash of the arguments that only the broker makes.
+func (b Binding) propertiesKey() string {
+	switch {
+	case b.PropertiesKey != "":
+		return b.PropertiesKey
+	case len(b.Arguments) > 0:
+		return ""
+	case b.RoutingKey == "":
+		return "~"
+	}
+	return quote(b.RoutingKey)
+}
+
+// details tells bindings between the same two ends apart.
+func details(b Binding) string {
+	var parts []string
+	if b.RoutingKey != "" {
+		parts = append(parts, "routing key "+b.RoutingKey)
+	}
+	for _, name := range sortedKeys(b.Arguments) {
+		parts = append(parts, fmt.Sprintf("%s=%v", name, b.Arguments[name]))
+	}
+	if parts == nil {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// match says whether the broker, whose patterns are Perl's, would find pattern
+// in name. An empty one matches nothing but an empty name.
+func match(pattern, name string) (bool, error) {
+	if pattern == "" {
+		return name == "", nil
+	}
+	r, err := regexp.Compile(pattern)
+	if err != nil {
+		return false, err
+	}
+	return r.MatchString(name), nil
+}
+
+// remaining lists the names that pattern does not match.
+func remaining(pattern string, names []string) (missing []string, err error) {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		ok, e := match(pattern, name)
+		if e != nil {
+			err = e
+		}
+		return ok
+	}), err
+}
