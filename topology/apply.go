@@ -35,14 +35,28 @@ func (t *Topology) declare(ctx context.Context, s *session) error {
 			return fmt.Errorf("queue %s: %w", q.Name, err)
 		}
 	}
+	outward := t.outward
 	for _, x := range t.Exchanges() {
+		if t.isEntry(x.Name) {
+			if err := s.bind(ctx, outward); err != nil {
+				return err
+			}
+			outward = nil
+		}
 		if err := s.do(ctx, x.declare); err != nil {
 			return fmt.Errorf("exchange %s: %w", x.Name, err)
 		}
-		for _, b := range t.bindingsOf(x) {
-			if err := s.do(ctx, b.bind); err != nil {
-				return fmt.Errorf("binding %s: %w", b.name(), err)
-			}
+		if err := s.bind(ctx, t.bindingsOf(x)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) bind(ctx context.Context, bindings []Binding) error {
+	for _, b := range bindings {
+		if err := s.do(ctx, b.bind); err != nil {
+			return fmt.Errorf("binding %s: %w", b.name(), err)
 		}
 	}
 	return nil

@@ -59,7 +59,10 @@ func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
 			return nil, err
 		}
 	}
-	for _, b := range t.Bindings() {
+	if err := p.planOutward(ctx, t); err != nil {
+		return nil, err
+	}
+	for _, b := range append(t.Bindings(), t.outward...) {
 		if p.created[id{KindExchange, b.Source}] || p.created[b.destination()] {
 			p.create(id{KindBinding, b.name()}, b.details())
 		}
@@ -100,7 +103,7 @@ func (p *planner) exchange(ctx context.Context, x Exchange) error {
 	// destination and read permission for the source, as making one does.
 	// Every queue has the name of an exchange, so this covers the queues too.
 	err = p.session.do(ctx, func(ch *amqp.Channel) error {
-		return ch.ExchangeUnbind(x.Name, "no such binding", x.Name, false, nil)
+		return ch.ExchangeUnbind(x.Name, noSuchBinding, x.Name, false, nil)
 	})
 	return p.note(id{KindExchange, x.Name}, "write or read", x.property, err)
 }

@@ -96,7 +96,8 @@ type Topology struct {
 	tiers   []Tier // ascending by TTL
 	lead    time.Duration
 	shards  int
-	entries []Entry // sorted by name
+	entries []Entry   // sorted by name
+	outward []Binding // to queues and exchanges of others
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)

@@ -61,6 +61,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found,
 	a.settings.register(root.PersistentFlags())
 	root.AddCommand(
 		newTopologyCommand(a),
+		newMigrateCommand(a),
 		newPublishCommand(a),
 		newBridgeCommand(a),
 		newConsumeCommand(a),

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -44,7 +45,8 @@ func exitCode(ctx context.Context, err error) int {
 		errors.Is(err, topology.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration),
-		errors.Is(err, topology.ErrConfiguration), errors.Is(err, producer.ErrInvalid):
+		errors.Is(err, topology.ErrConfiguration), errors.Is(err, migration.ErrInput),
+		errors.Is(err, producer.ErrInvalid):
 		return exitUsage
 	}
 	return exitFailed

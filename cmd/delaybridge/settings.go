@@ -20,6 +20,7 @@ import (
 type config struct {
 	amqpURL, managementURL, redisURL string
 	topology                         *topology.Topology
+	described                        topology.Config // what topology was made from
 	connectTimeout                   time.Duration
 	logLevel                         slog.Level
 	logFormat                        string
@@ -155,6 +156,7 @@ func (s *settings) config() (config, error) {
 			faults = append(faults, err)
 		}
 	}
+	c.described = tc
 	if err := errors.Join(faults...); err != nil {
 		return config{}, usage(err)
 	}

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -109,38 +108,6 @@ func (p *planner) cannotBind(m Move, b Binding) bool {
 	return false
 }
 
-// incoming reports bindings from other exchanges.
-func (p *planner) incoming(m Move) {
-	for _, b := range p.Bindings {
-		if b.DestinationType != kindExchange || b.Destination != m.Exchange {
-			continue
-		}
-		if _, moves := p.moves[b.Source]; moves { // it is carried from ready to ready
-			continue
-		}
-		f := Finding{
-			Exchange: m.Exchange, Kind: kindBinding, Name: b.Source + " -> " + m.Exchange + details(b),
-			Why: "bound to the entry as well, the exchange would deliver each message twice, so when to switch is yours to decide",
-			Do:  "bind the exchange to the entry, and then unbind it from the old one; in this order nothing is lost, and what is published between the two commands comes twice",
-		}
-		from := p.api("bindings", "e", b.Source, "e")
-		body, _ := json.Marshal(struct { //nolint:errchkjson // it has come from JSON
-			Key       string `json:"routing_key"`
-			Arguments Table  `json:"arguments"`
-		}{b.RoutingKey, b.Arguments})
-		if b.Arguments == nil {
-			body, _ = json.Marshal(map[string]string{"routing_key": b.RoutingKey}) //nolint:errchkjson // a string
-		}
-		f.Commands = []string{"curl -u USER -H 'content-type: application/json' -X POST " + shell(from+"/"+escape(m.EntryExchange)) + " -d " + shell(string(body))}
-		if key := b.propertiesKey(); key != "" {
-			f.Commands = append(f.Commands, "curl -u USER -X DELETE "+shell(from+"/"+escape(m.Exchange)+"/"+escape(key)))
-		} else {
-			f.Do += " (a file does not say how the API addresses a binding with arguments: remove it in the management UI)"
-		}
-		p.find(f)
-	}
-}
-
 // deadLetters reports queues and policies that dead-letter into the exchange.
 func (p *planner) deadLetters(m Move) {
 	for _, q := range p.Queues {
@@ -148,7 +115,8 @@ func (p *planner) deadLetters(m Move) {
 			p.find(Finding{
 				Exchange: m.Exchange, Kind: kindQueue, Name: q.Name,
 				Why: "it dead-letters into the exchange (argument " + argDeadLetter + "), and arguments of a queue cannot be changed",
-				Do:  fmt.Sprintf("declare another queue that dead-letters into %s, move its bindings and consumers there, and delete this one once it is empty", m.EntryExchange),
+				Do: fmt.Sprintf("declare another queue that dead-letters into %s, move its bindings and consumers there, and delete this one once it is empty; %s",
+					m.EntryExchange, p.firstCameBy()),
 			})
 		}
 	}
@@ -157,7 +125,8 @@ func (p *planner) deadLetters(m Move) {
 			p.find(Finding{
 				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
 				Why: fmt.Sprintf("queues that match %s dead-letter into the exchange (dead-letter-exchange)", policy.Pattern),
-				Do:  fmt.Sprintf("set the policy's dead-letter-exchange to %s when you switch; a quorum queue with at-least-once dead-lettering loses none over that", m.EntryExchange),
+				Do: fmt.Sprintf("set the policy's dead-letter-exchange to %s when you switch, not while queues with at-least-once dead-lettering have dead letters on their way; %s",
+					m.EntryExchange, p.firstCameBy()),
 			})
 		}
 	}
@@ -170,7 +139,7 @@ func (p *planner) alternates(m Move) {
 			p.find(Finding{
 				Exchange: m.Exchange, Kind: kindExchange, Name: x.Name,
 				Why: "the exchange is its " + argAlternate + " (argument), which cannot be changed",
-				Do:  fmt.Sprintf("declare it anew with the alternate exchange %s, or set that by a policy on an exchange without the argument", m.EntryExchange),
+				Do:  fmt.Sprintf("declare it anew with the alternate exchange %s; %s", m.EntryExchange, p.cameBy(x.Name, m)),
 			})
 		}
 	}
@@ -179,7 +148,7 @@ func (p *planner) alternates(m Move) {
 			p.find(Finding{
 				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
 				Why: fmt.Sprintf("the exchange is the %s of exchanges that match %s", argAlternate, policy.Pattern),
-				Do:  fmt.Sprintf("set the policy's %s to %s when you switch", argAlternate, m.EntryExchange),
+				Do:  fmt.Sprintf("set the policy's %s to %s when you switch; %s", argAlternate, m.EntryExchange, p.cameBy("those exchanges", m)),
 			})
 		}
 	}

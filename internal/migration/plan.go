@@ -51,6 +51,7 @@ type Plan struct {
 	Setting   string    `json:"entries"` // the setting for all bridges and producers
 	Next      []string  `json:"next"`    // what the user does, in order
 	live      bool
+	api       string // of exchanges in the virtual host
 }
 
 // Move is an exchange of the plugin, and the entry that takes its place.
@@ -129,6 +130,8 @@ func (d Definitions) Plan(o Options) (*Plan, error) {
 		return nil, err
 	}
 	p.plan.Setting = setting(entries)
+	p.plan.api = p.api("exchanges")
+	p.plan.Next = p.plan.steps(false)
 	return p.plan, nil
 }
 
@@ -247,6 +250,66 @@ func (p *Plan) Wanted() []topology.Binding {
 		}
 	}
 	return bindings
+}
+
+// Applied notes what has been created, as [topology.Topology.Apply] says it.
+func (p *Plan) Applied(changes []topology.Change) {
+	created := map[string]bool{}
+	for _, c := range changes {
+		created[c.Name] = created[c.Name] || c.Kind == kindExchange
+	}
+	for i := range p.Exchanges {
+		m := &p.Exchanges[i]
+		m.State = StateExists
+		if created[m.EntryExchange] || created[m.ReadyExchange] {
+			m.State = StateCreated
+		}
+	}
+	for i := range p.Bindings {
+		b := &p.Bindings[i]
+		switch {
+		case b.State == StateExists:
+		case p.live || created[b.Source]:
+			b.State = StateCreated
+		default:
+			b.State = StateBound
+		}
+	}
+	p.Next = p.steps(true)
+}
+
+// Without leaves out the bindings to what is missing, and reports them.
+func (p *Plan) Without(missing *topology.MissingError) {
+	old := map[string]string{}
+	for _, m := range p.Exchanges {
+		old[m.ReadyExchange] = m.Exchange
+	}
+	p.Bindings = slices.DeleteFunc(p.Bindings, func(b Bound) bool {
+		gone := missing.Queues
+		if b.DestinationKind == kindExchange {
+			gone = missing.Exchanges
+		}
+		if !slices.Contains(gone, b.Destination) {
+			return false
+		}
+		p.Findings = append(p.Findings, Finding{
+			Exchange: old[b.Source], Kind: kindBinding, Name: b.Source + " -> " + b.Destination,
+			Why: fmt.Sprintf("the %s does not exist, so the binding was not made", b.DestinationKind),
+			Do:  "create it and run this again before publishers switch; what only it takes would wait in the queue unrouted",
+		})
+		return true
+	})
+}
+
+// NotMigrated names the exchanges that no entry can take the place of.
+func (p *Plan) NotMigrated() []string {
+	var names []string
+	for _, f := range p.Findings {
+		if f.Left {
+			names = append(names, f.Exchange)
+		}
+	}
+	return names
 }
 
 // arguments makes AMQP values of JSON's. JSON does not tell the width of a

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/migration"
+)
+
+// printMigration prints plan: all of it is data.
+func (a *app) printMigration(format string, plan *migration.Plan) error {
+	if format == formatJSON {
+		encoder := json.NewEncoder(a.out)
+		encoder.SetEscapeHTML(false) // commands are to be copied
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(plan)
+	}
+	if len(plan.Exchanges)+len(plan.Findings) == 0 {
+		fmt.Fprintf(a.err, "nothing to migrate: virtual host %q has no exchange of type %s\n", plan.VHost, migration.PluginType)
+		return nil
+	}
+	if len(plan.Exchanges) > 0 {
+		header := []string{"EXCHANGE", "TYPE", "PUBLISH TO", "BIND TO", "DELAYED", "STATE"}
+		err := emit(a.out, format, plan.Exchanges, header, func(m migration.Move) []string {
+			delayed := "?"
+			if m.Delayed != nil {
+				delayed = strconv.FormatInt(*m.Delayed, 10)
+			}
+			return []string{m.Exchange, m.Type, m.EntryExchange, m.ReadyExchange, delayed, m.State}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(plan.Bindings) > 0 {
+		fmt.Fprintln(a.out)
+		err := emit(a.out, format, plan.Bindings, []string{"BINDING", "DETAILS", "STATE"}, func(b migration.Bound) []string {
+			return []string{b.Source + " -> " + b.Destination, boundDetails(b), b.State}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(plan.Findings)+len(plan.Unseen) > 0 {
+		fmt.Fprintln(a.out, "\nNOT CARRIED OVER")
+		for _, f := range plan.Findings {
+			a.printFinding(f)
+		}
+		for _, unseen := range plan.Unseen {
+			fmt.Fprintf(a.out, "- not looked at: %s\n", unseen)
+		}
+	}
+	if len(plan.Next) > 0 {
+		fmt.Fprintf(a.out, "\nSETTING\nentries: %s\n\nNEXT\n", plan.Setting)
+		for i, step := range plan.Next {
+			fmt.Fprintf(a.out, "%d. %s\n", i+1, step)
+		}
+	}
+	return nil
+}
+
+func (a *app) printFinding(f migration.Finding) {
+	subject := fmt.Sprintf("%s %s", f.Kind, f.Name)
+	if f.Exchange != "" && f.Exchange != f.Name {
+		subject = f.Exchange + ": " + subject
+	}
+	fmt.Fprintf(a.out, "- %s: %s.\n  To do: %s.\n", subject, f.Why, f.Do)
+	for _, command := range f.Commands {
+		fmt.Fprintf(a.out, "    %s\n", command)
+	}
+}
+
+func boundDetails(b migration.Bound) string {
+	var parts []string
+	if b.Key != "" {
+		parts = append(parts, "routing key "+b.Key)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Arguments)) {
+		parts = append(parts, fmt.Sprintf("%s=%v", name, b.Arguments[name]))
+	}
+	if parts == nil {
+		return "everything"
+	}
+	return strings.Join(parts, ", ")
+}

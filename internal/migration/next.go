@@ -1,0 +1,43 @@
+package migration
+
+import "fmt"
+
+// steps says what the user does next, in order.
+func (p *Plan) steps(applied bool) []string {
+	if len(p.Exchanges) == 0 {
+		return []string{}
+	}
+	var steps []string
+	if !applied {
+		steps = append(steps, "create all this: the same command with --apply")
+	}
+	steps = append(steps,
+		"give every bridge, and every producer that parks by itself, the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES), and restart it",
+		"let each service that declares the old exchange, or binds its queue to it, bind its queue to the ready exchange as well, and declare none of the new ones",
+		"decide about what is listed as not carried over",
+		"let publishers send to the entry exchange instead, one after the other; x-delay stays as it is",
+	)
+	if p.live {
+		steps = append(steps,
+			"wait until nothing is delayed in the old exchange: DELAYED of this command, on every node of a cluster, since each counts its own",
+			"remove the old exchange, and what declares it: "+p.deletion(),
+			"once no exchange of type "+PluginType+" is left, disable the plugin; only then upgrade to RabbitMQ 4.3",
+		)
+	} else {
+		steps = append(steps,
+			"on the broker that has the plugin, wait until messages_delayed of the old exchange is 0, on every node; until then its consumers have to stay there, or a shovel to take along what still comes",
+		)
+	}
+	return steps
+}
+
+func (p *Plan) deletion() string {
+	command := ""
+	for i, m := range p.Exchanges {
+		if i > 0 {
+			command += " and "
+		}
+		command += fmt.Sprintf("curl -u USER -X DELETE %s", shell(p.api+"/"+escape(m.Exchange)))
+	}
+	return command
+}
