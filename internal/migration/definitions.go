@@ -135,8 +135,8 @@ func (t *Table) UnmarshalJSON(data []byte) error {
 // export is a file of definitions: of a whole broker, in which everything names
 // its virtual host, or of one virtual host, in which nothing does.
 type export struct {
-	OriginalVHost    string            `json:"original_vhost_name"` // in files of one virtual host, since 4.0
-	Users            json.RawMessage   `json:"users"`               // only in files of a whole broker
+	OriginalVHost    string          `json:"original_vhost_name"` // in files of one virtual host, since 4.0
+	Users            json.RawMessage `json:"users"`               // only in files of a whole broker
 	VHosts           []struct{ Name string }
 	Exchanges        *[]Exchange       `json:"exchanges"`
 	Queues           []Queue           `json:"queues"`
