@@ -46,7 +46,7 @@ func (a *app) printMigration(format string, plan *migration.Plan) error {
 		}
 	}
 	if len(plan.Findings)+len(plan.Unseen) > 0 {
-		fmt.Fprintln(a.out, "\nNOT CARRIED OVER")
+		fmt.Fprintln(a.out, "\nNOT CARRIED OVER AS IT IS")
 		for _, f := range plan.Findings {
 			a.printFinding(f)
 		}

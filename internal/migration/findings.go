@@ -54,11 +54,11 @@ func (p *planner) unknownType(x Exchange) {
 // properties reports what our exchanges, which are durable and stay, do not have.
 func (p *planner) properties(m Move) {
 	x := p.all[m.Exchange]
-	if m.Entry != x.Name {
+	if _, chosen := p.chosen[x.Name]; m.Entry != x.Name && !chosen {
 		p.find(Finding{
 			Exchange: x.Name, Kind: kindExchange, Name: x.Name,
 			Why: fmt.Sprintf("its entry is called %s: its own name is none that an entry can have, or an entry of another type or for another exchange has it", m.Entry),
-			Do:  "nothing, unless you want another name: --entry " + shell(x.Name+"=NAME"),
+			Do:  "nothing, unless you want another name: --entry " + shell(x.Name+"=NAME") + ", in each run",
 		})
 	}
 	differs := func(property, effect string) {
@@ -86,7 +86,10 @@ func (p *planner) cannotBind(m Move, b Binding) bool {
 			return false
 		}
 		f.Why = fmt.Sprintf("exchange %s is the plugin's too and has no entry in this plan; it would delay the messages a second time, since their x-delay stays as it was sent", other.Name)
-		f.Do = fmt.Sprintf("migrate %s as well, or bind its queues to %s by hand", other.Name, m.ReadyExchange)
+		f.Do = fmt.Sprintf("bind its queues to %s by hand", m.ReadyExchange)
+		if carried(other.delayedType()) {
+			f.Do = fmt.Sprintf("migrate %s as well, or ", other.Name) + f.Do
+		}
 		p.find(f)
 		return true
 	}

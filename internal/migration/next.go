@@ -1,20 +1,23 @@
 package migration
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // steps says what the user does next, in order.
-func (p *Plan) steps(applied bool) []string {
+func (p *Plan) steps() []string {
 	if len(p.Exchanges) == 0 {
 		return []string{}
 	}
 	var steps []string
-	if !applied {
+	if p.asksForMore() {
 		steps = append(steps, "create all this: the same command with --apply")
 	}
 	steps = append(steps,
 		"give every bridge, and every producer that parks by itself, the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES), and restart it",
 		"let each service that declares the old exchange, or binds its queue to it, bind its queue to the ready exchange as well, and declare none of the new ones",
-		"decide about what is listed as not carried over",
+		"see to what is not carried over as it is, where it says what to do",
 		"let publishers send to the entry exchange instead, one after the other; x-delay stays as it is",
 	)
 	if p.live {
@@ -29,6 +32,12 @@ func (p *Plan) steps(applied bool) []string {
 		)
 	}
 	return steps
+}
+
+// asksForMore reports whether something is still to be created.
+func (p *Plan) asksForMore() bool {
+	return slices.ContainsFunc(p.Exchanges, func(m Move) bool { return m.State == StateCreate }) ||
+		slices.ContainsFunc(p.Bindings, func(b Bound) bool { return b.State == StateCreate })
 }
 
 func (p *Plan) deletion() string {

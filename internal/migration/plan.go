@@ -92,7 +92,8 @@ type Finding struct {
 // [ErrInput], and name every fault of o.
 func (d Definitions) Plan(o Options) (*Plan, error) {
 	all := slices.DeleteFunc(slices.Clone(d.Exchanges), func(x Exchange) bool { return x.Type != PluginType })
-	slices.SortFunc(all, func(a, b Exchange) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b Exchange) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.CompactFunc(all, func(a, b Exchange) bool { return a.Name == b.Name }) // a broker has none twice
 	faults := checkChosen(all, o.Names)
 	for _, name := range o.Exchanges {
 		if !slices.ContainsFunc(all, func(x Exchange) bool { return x.Name == name }) {
@@ -103,7 +104,7 @@ func (d Definitions) Plan(o Options) (*Plan, error) {
 		return nil, err
 	}
 	p := &planner{
-		Definitions: d, topology: o.Topology, management: o.Management,
+		Definitions: d, topology: o.Topology, management: o.Management, chosen: o.Names,
 		plan:  &Plan{VHost: d.VHost, Exchanges: []Move{}, Bindings: []Bound{}, Findings: []Finding{}, Unseen: append([]string{}, d.Unseen...), live: d.Live},
 		all:   map[string]Exchange{},
 		moves: map[string]Move{},
@@ -131,7 +132,7 @@ func (d Definitions) Plan(o Options) (*Plan, error) {
 	}
 	p.plan.Setting = setting(entries)
 	p.plan.api = p.api("exchanges")
-	p.plan.Next = p.plan.steps(false)
+	p.plan.Next = p.plan.steps()
 	return p.plan, nil
 }
 
@@ -140,6 +141,7 @@ type planner struct {
 	Definitions
 	topology   *topology.Topology
 	management string
+	chosen     map[string]string // entries, by exchange
 	plan       *Plan
 	all        map[string]Exchange // of the plugin
 	moves      map[string]Move     // by exchange
@@ -275,7 +277,7 @@ func (p *Plan) Applied(changes []topology.Change) {
 			b.State = StateBound
 		}
 	}
-	p.Next = p.steps(true)
+	p.Next = p.steps()
 }
 
 // Without leaves out the bindings to what is missing, and reports them.
