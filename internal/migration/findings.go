@@ -111,55 +111,6 @@ func (p *planner) cannotBind(m Move, b Binding) bool {
 	return false
 }
 
-// deadLetters reports queues and policies that dead-letter into the exchange.
-func (p *planner) deadLetters(m Move) {
-	for _, q := range p.Queues {
-		if q.Arguments[argDeadLetter] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindQueue, Name: q.Name,
-				Why: "it dead-letters into the exchange (argument " + argDeadLetter + "), and arguments of a queue cannot be changed",
-				Do: fmt.Sprintf("declare another queue that dead-letters into %s, move its bindings and consumers there, and delete this one once it is empty; %s",
-					m.EntryExchange, p.firstCameBy()),
-			})
-		}
-	}
-	for _, policy := range p.Policies {
-		if policy.Definition["dead-letter-exchange"] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
-				Why: fmt.Sprintf("queues that match %s dead-letter into the exchange (dead-letter-exchange)", policy.Pattern),
-				Do: fmt.Sprintf("set the policy's dead-letter-exchange to %s when you switch, not while queues with at-least-once dead-lettering have dead letters on their way; %s",
-					m.EntryExchange, p.firstCameBy()),
-			})
-		}
-	}
-}
-
-// alternates reports alternate exchanges that lead to the exchange.
-func (p *planner) alternates(m Move) {
-	for _, x := range p.Exchanges {
-		if x.Arguments[argAlternate] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindExchange, Name: x.Name,
-				Why: "the exchange is its " + argAlternate + " (argument), which cannot be changed",
-				Do:  fmt.Sprintf("declare it anew with the alternate exchange %s; %s", m.EntryExchange, p.cameBy(x.Name, m)),
-			})
-		}
-	}
-	for _, policy := range p.Policies {
-		if policy.Definition[argAlternate] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
-				Why: fmt.Sprintf("the exchange is the %s of exchanges that match %s", argAlternate, policy.Pattern),
-				Do:  fmt.Sprintf("set the policy's %s to %s when you switch; %s", argAlternate, m.EntryExchange, p.cameBy("those exchanges", m)),
-			})
-		}
-	}
-	if alternate := p.all[m.Exchange].Arguments[argAlternate]; alternate != nil {
-		p.ownAlternate(m, kindExchange, m.Exchange, fmt.Sprint(alternate))
-	}
-}
-
 func (p *planner) ownAlternate(m Move, kind, name, alternate string) {
 	p.find(Finding{
 		Exchange: m.Exchange, Kind: kind, Name: name,
@@ -205,26 +156,6 @@ func (p *planner) policies(m Move) {
 			Why: fmt.Sprintf("it federates the exchange (%s), by names that match %s; upstream, the exchange of the entry's name is another one", strings.Join(federation, ", "), inForce.Pattern),
 			Do:  fmt.Sprintf("set \"exchange\" of the upstream to %s, and let a policy with it match %s", m.Exchange, m.EntryExchange),
 		})
-	}
-}
-
-// shovels reports shovels from and to the exchange.
-func (p *planner) shovels(m Move) {
-	for _, s := range p.Shovels {
-		if s.Value["dest-exchange"] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindShovel, Name: s.Name,
-				Why: "it publishes to an exchange of this name (dest-exchange), here or on another broker",
-				Do:  "if it is here, set dest-exchange to " + m.EntryExchange + " when you switch",
-			})
-		}
-		if s.Value["src-exchange"] == m.Exchange {
-			p.find(Finding{
-				Exchange: m.Exchange, Kind: kindShovel, Name: s.Name,
-				Why: "it takes messages from an exchange of this name (src-exchange), here or on another broker, through a queue of its own",
-				Do:  "if it is here, add a shovel with src-exchange " + m.ReadyExchange + " before publishers switch",
-			})
-		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package migration
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 )
 
 // steps says what the user does next, in order.
@@ -41,12 +41,9 @@ func (p *Plan) asksForMore() bool {
 }
 
 func (p *Plan) deletion() string {
-	command := ""
+	commands := make([]string, len(p.Exchanges))
 	for i, m := range p.Exchanges {
-		if i > 0 {
-			command += " and "
-		}
-		command += fmt.Sprintf("curl -u USER -X DELETE %s", shell(p.api+"/"+escape(m.Exchange)))
+		commands[i] = "curl -u USER -X DELETE " + shell(p.api+"/"+escape(m.Exchange))
 	}
-	return command
+	return strings.Join(commands, " && ")
 }

@@ -77,8 +77,8 @@ func TestPlanOfExports(t *testing.T) {
 			"orders: exchange events",
 			"orders: policy federated",
 			"orders: shovel from-legacy",
-			"orders: topic permission shop",
-			": permission shop",
+			"orders: topic permission app",
+			": permission app",
 		},
 		"vhost-3.12.json": {
 			"topic mail out: delaybridge.entry.mail-out-92a558bf, delaybridge.ready.mail-out-92a558bf",
@@ -122,7 +122,7 @@ func TestCommandsToCopy(t *testing.T) {
 		`curl -u USER -H 'content-type: application/json' -X POST http://localhost:15672/api/bindings/shop/e/delaybridge.ready/e/delaybridge.ready.orders -d '{"arguments":{},"routing_key":"order.#"}'`,
 		`curl -u USER -H 'content-type: application/json' -X POST http://localhost:15672/api/bindings/shop/e/events/e/delaybridge.entry.orders -d '{"arguments":{},"routing_key":"order.#"}'`,
 		`curl -u USER -X DELETE http://localhost:15672/api/bindings/shop/e/events/e/orders/order.%2523`,
-		`rabbitmqctl set_permissions -p shop shop '' '^(orders|mail)$|^delaybridge\.entry\.orders$' '^unpaid|^orders$|^delaybridge\.ready\.orders$'`,
+		`rabbitmqctl set_permissions -p shop app '' '^(orders|mail)$|^delaybridge\.entry\.orders$' '^unpaid|^orders$|^delaybridge\.ready\.orders$'`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
