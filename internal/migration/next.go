@@ -11,6 +11,9 @@ func (p *Plan) steps() []string {
 		return []string{}
 	}
 	var steps []string
+	if p.asksForMore() && !p.live {
+		steps = append(steps, "on a new broker, import the definitions without the plugin's exchanges, which --write-rest FILE writes; over one of these RabbitMQ refuses the import half-way")
+	}
 	if p.asksForMore() {
 		steps = append(steps, "create all this: the same command with --apply")
 	}
