@@ -15,7 +15,9 @@ import (
 // exchange, so that nothing can enter that does not find them.
 //
 // Plan and Apply report with a [*MissingError] which of their ends are not there,
-// and with a [*PermissionError] where the user may not bind them. Verify, Repair
+// and with a [*PermissionError] where the user may not bind them. RabbitMQ 4.3
+// lets only those look who may configure a queue or exchange; without, Apply stops
+// at the first that is missing, before it creates an entry exchange. Verify, Repair
 // and Delete take no notice of them: they are others' affair.
 func (t *Topology) WithBindings(bindings ...Binding) *Topology {
 	wider := *t
@@ -62,7 +64,7 @@ func (p *planner) planOutward(ctx context.Context, t *Topology) error {
 		case answered(err, amqp.ResourceLocked):
 			p.faults.others = append(p.faults.others, fmt.Errorf("queue %s is exclusive: only its own connection can bind it", to.name))
 			continue
-		case err != nil:
+		case err != nil && !answered(err, amqp.AccessRefused): // RabbitMQ 4.3 lets only those look who may configure it
 			return fmt.Errorf("%s %s: %w", to.kind, to.name, err)
 		}
 		err = p.session.do(ctx, b.tryUnbind)

@@ -73,7 +73,7 @@ func TestBindingsToOthersThatTheUserMayNotMake(t *testing.T) {
 	if _, err := ch.QueueDeclare("exclusive", false, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	own := `^` + b.Prefix() + `\\.`
+	own := `^` + b.Prefix() + `\\.|^exclusive$`
 	conn := dial(t, b.user(t, `{"configure":"`+own+`","write":"`+own+`","read":"`+own+`"}`))
 	ready := b.ReadyExchangeOf("audit")
 	bound := b.WithBindings(
@@ -91,4 +91,29 @@ func TestBindingsToOthersThatTheUserMayNotMake(t *testing.T) {
 			t.Errorf("%s was created nevertheless", name)
 		}
 	}
+}
+
+// To bind a queue takes write permission, and no other.
+func TestBindingsToOthersThatTheUserMayOnlyWriteTo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.channel(t).QueueDeclare("theirs", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	own := `^` + b.Prefix() + `\\.`
+	conn := dial(t, b.user(t, `{"configure":"`+own+`","write":"`+own+`|^(theirs|missing)$","read":"`+own+`"}`))
+	ready := b.ReadyExchangeOf("audit")
+	theirs := topology.Binding{Source: ready, Destination: "theirs", Key: "k"}
+	_, err := b.WithBindings(theirs, topology.Binding{Source: ready, Destination: "missing"}).Apply(t.Context(), conn)
+	if err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("error %v, want one that names the missing queue", err)
+	}
+	if slices.Contains(b.list(t, "exchanges"), b.EntryExchangeOf("audit")) {
+		t.Error("the entry exchange was created nevertheless")
+	}
+	if _, err := b.WithBindings(theirs).Apply(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(t, b.EntryExchangeOf("audit"), "k", amqp.Publishing{MessageId: "1", Headers: amqp.Table{"x-delay": int64(0)}})
+	b.await(t, "theirs")
 }
