@@ -18,7 +18,7 @@ type acks struct {
 
 	mu      sync.Mutex
 	next    uint64          // the first delivery that is not acknowledged
-	done    map[uint64]bool // those from next on that are dealt with: whether acknowledged
+	done    map[uint64]bool // those from next on that are dealt with: whether the broker knows
 	waiting int
 	timer   *time.Timer
 }
@@ -42,18 +42,26 @@ func (a *acks) add(tag uint64) {
 	}
 }
 
+// reject takes the tag of a delivery that is to be dead-lettered.
+func (a *acks) reject(tag uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.ch.Reject(tag, false)
+	a.done[tag] = true
+}
+
 // together acknowledges all deliveries before the first that is in hand. If the
 // channel is gone, they come again, and are recognised.
 func (a *acks) together() {
 	last := uint64(0)
 	for ; ; a.next++ {
-		acknowledged, ok := a.done[a.next]
+		known, ok := a.done[a.next]
 		if !ok {
 			break
 		}
 		delete(a.done, a.next)
-		if !acknowledged {
-			last = a.next // the broker must know the tag still
+		if !known {
+			last = a.next // which the broker must be waiting for
 			a.waiting--
 		}
 	}
@@ -68,8 +76,8 @@ func (a *acks) flush() {
 	defer a.mu.Unlock()
 	a.timer.Stop()
 	a.together()
-	for tag, acknowledged := range a.done {
-		if !acknowledged {
+	for tag, known := range a.done {
+		if !known {
 			_ = a.ch.Ack(tag, false)
 			a.done[tag] = true
 		}

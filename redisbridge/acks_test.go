@@ -45,14 +45,14 @@ func (u *unacknowledged) set(tag uint64, done bool) {
 	u.tags[tag] = done
 }
 
-func (u *unacknowledged) Nack(uint64, bool, bool) error { panic("nack") }
-func (u *unacknowledged) Reject(uint64, bool) error     { panic("reject") }
+func (u *unacknowledged) Nack(uint64, bool, bool) error   { panic("nack") }
+func (u *unacknowledged) Reject(tag uint64, _ bool) error { return u.Ack(tag, false) }
 
 func TestAcksAreWhatIsDealtWith(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		broker := &unacknowledged{tags: map[uint64]bool{}}
-		add, flush := redisbridge.NewAcks(broker, rapid.IntRange(1, 20).Draw(t, "most"))
+		add, reject, flush := redisbridge.NewAcks(broker, rapid.IntRange(1, 20).Draw(t, "most"))
 		var inHand []uint64
 		for tag := uint64(1); tag <= 100 || len(inHand) > 0; tag++ {
 			if tag <= 100 {
@@ -64,7 +64,11 @@ func TestAcksAreWhatIsDealtWith(t *testing.T) {
 			}
 			i := rapid.IntRange(0, len(inHand)-1).Draw(t, "next")
 			broker.set(inHand[i], true)
-			add(inHand[i])
+			if rapid.IntRange(0, 9).Draw(t, "fate") == 0 {
+				reject(inHand[i])
+			} else {
+				add(inHand[i])
+			}
 			inHand = append(inHand[:i:i], inHand[i+1:]...)
 			if rapid.IntRange(0, 9).Draw(t, "time passes") == 0 {
 				flush()
@@ -81,7 +85,7 @@ func TestAcksShareFrames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // in which no time passes meanwhile
 		broker := &unacknowledged{tags: map[uint64]bool{}}
-		add, flush := redisbridge.NewAcks(broker, 50)
+		add, _, flush := redisbridge.NewAcks(broker, 50)
 		for tag := uint64(1); tag <= 100; tag++ {
 			broker.set(tag, true)
 			if tag != 10 {

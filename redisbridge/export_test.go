@@ -123,9 +123,9 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 	return err
 }
 
-// NewAcks returns what takes the tags of deliveries that are dealt with, and what
-// acknowledges all of them.
-func NewAcks(ch amqp.Acknowledger, most int) (add func(tag uint64), flush func()) {
+// NewAcks returns what takes the tags of deliveries that are dealt with or to be
+// rejected, and what acknowledges all of the former.
+func NewAcks(ch amqp.Acknowledger, most int) (add, reject func(tag uint64), flush func()) {
 	a := newAcks(ch, most)
-	return a.add, a.flush
+	return a.add, a.reject, a.flush
 }

@@ -109,11 +109,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 				}
 				return errCancelled
 			}
-			hands.Go(func() {
-				if b.takeInOne(ctx, ready, &d) {
-					acks.add(d.DeliveryTag)
-				}
-			})
+			hands.Go(func() { b.takeInOne(ctx, ready, acks, &d) })
 		}
 	}
 	return nil
@@ -141,9 +137,8 @@ func (b *Bridge) watchConsumer(ctx context.Context, ch *amqp.Channel) {
 	}
 }
 
-// takeInOne tries until the message is somewhere else, and then returns true, or
-// ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp.Delivery) bool {
+// takeInOne tries until the message is somewhere else, or ctx ends.
+func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
 	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered}
 	if e.key == "" {
 		e.key = rand.Text()
@@ -151,11 +146,12 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 	for ctx.Err() == nil {
 		err := b.place(ctx, ready, &e)
 		if err == nil {
-			return true
+			acks.add(d.DeliveryTag)
+			return
 		}
 		if errors.Is(err, errTooLarge) {
 			b.log.Error("message goes to quarantine as it is", "id", e.key, "error", err)
-			_ = d.Reject(false) // the inbox dead-letters there
+			acks.reject(d.DeliveryTag) // the inbox dead-letters there
 			return
 		}
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
@@ -165,7 +161,6 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, d *amqp
 			pause(ctx, retryPause)
 		}
 	}
-	return false
 }
 
 // entry is a message of the inbox.
