@@ -83,6 +83,7 @@ func TestDocumentedDifferences(t *testing.T) {
 	anyDeath := func(*amqp.Delivery) error { return nil } // by the release of RabbitMQ
 	old := amqp.Table{"x-death": []any{amqp.Table{"queue": "elsewhere", "reason": "expired", "count": int64(1), "exchange": "x", "routing-keys": []any{"k"}, "time": time.Unix(1, 0)}}}
 
+	const withoutID = "`message-id`, where there is none"
 	tested := map[string]struct {
 		amqp.Publishing
 		want by
@@ -101,7 +102,7 @@ func TestDocumentedDifferences(t *testing.T) {
 		"`priority`": {amqp.Publishing{Priority: 4}, by{
 			"tier": is(priority, byte(4)), "parked": all(is(priority, byte(0)), in(message.HeaderPriority, byte(4))), "at once": is(priority, byte(4)),
 		}},
-		"`message-id`, where there is none": {amqp.Publishing{MessageId: "-"}, by{
+		withoutID: {amqp.Publishing{}, by{
 			"tier": is(messageID, false), "parked": is(messageID, true), "at once": is(messageID, false),
 		}},
 		"`x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`": {amqp.Publishing{Headers: old}, by{
@@ -138,32 +139,36 @@ func TestDocumentedDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	keyOf := func(way, row string) string { // without an ID, it tells messages apart
+		return "of." + way + "." + row[:min(len(row), 200)]
+	}
 	for row, c := range tested {
 		for way, delay := range ways {
-			key := "of." + way + "." + row[:min(len(row), 200)] // without an ID, it tells messages apart
 			p := c.Publishing
-			if p.MessageId != "-" {
-				p.MessageId = key
-			} else {
+			if p.MessageId = keyOf(way, row); row == withoutID {
 				p.MessageId = ""
 			}
 			headers := amqp.Table{"x-delay": delay}
 			maps.Copy(headers, c.Headers)
 			p.Headers = wiretest.Prepared(headers)
-			if ok, err := publishOn(t, conn, b.topology.EntryExchange(), key, p); !ok || err != nil {
-				t.Fatalf("%s: confirmed %v, %v", key, ok, err)
+			if ok, err := publishOn(t, conn, b.topology.EntryExchange(), keyOf(way, row), p); !ok || err != nil {
+				t.Fatalf("%s, %s: confirmed %v, %v", row, way, ok, err)
 			}
-			got := boxes["everything"].awaitKey(t, key)
-			if err := c.want[way](&got.Delivery); err != nil {
+		}
+	}
+	for row, c := range tested {
+		for way, want := range c.want {
+			got := boxes["everything"].awaitKey(t, keyOf(way, row))
+			if err := want(&got.Delivery); err != nil {
 				t.Errorf("%s, %s: %v; headers %v", row, way, err, got.Headers)
 			}
 		}
 	}
 	// A CC is honoured on every way, a BCC where the broker alone moves the message.
 	for way := range ways {
-		boxes["copies"].awaitKey(t, "of."+way+".`CC` header")
+		boxes["copies"].awaitKey(t, keyOf(way, "`CC` header"))
 		if way != "parked" {
-			boxes["blind-copies"].awaitKey(t, "of."+way+".`BCC` header")
+			boxes["blind-copies"].awaitKey(t, keyOf(way, "`BCC` header"))
 		}
 	}
 	if n := len(boxes["blind-copies"].names()); n != 2 {

@@ -242,6 +242,9 @@ func (s sent) onTime(t *testing.T, top *topology.Topology, got letter) {
 		right = path == "" && queue == tier.Name
 	case wiretest.Parked:
 		m := message.FromDelivery(&got.Delivery)
+		if path == string(message.PathDirect) { // what a slow machine takes in too late
+			break
+		}
 		right = strings.HasPrefix(path, "parked, then ") && !m.Journey.Due.Before(due.Truncate(time.Millisecond))
 		if s.At != nil && !m.Journey.Due.Equal(due) {
 			t.Errorf("%s: was due %v, want %v", s.Name, m.Journey.Due, due)
@@ -322,13 +325,15 @@ func TestRepublishedMessageIsDelayedAgain(t *testing.T) {
 		}
 	}
 	// An instant is in the past by then.
-	headers := amqp.Table{"x-deliver-at": time.Now().Add(700 * time.Millisecond).UnixMilli()}
-	for round := 1; round <= 2; round++ {
-		b.publishEntry(t, amqp.Publishing{MessageId: "instant", Headers: headers})
-		got := inbox.await(t, "instant", round)
-		if path := pathOf(&got.Delivery); (path == string(message.PathDirect)) != (round == 2) {
-			t.Errorf("round %d: took path %q", round, path)
-		}
-		headers = got.Headers
+	due := time.Now().Add(700 * time.Millisecond).Truncate(time.Millisecond)
+	b.publishEntry(t, amqp.Publishing{MessageId: "instant", Headers: amqp.Table{"x-deliver-at": due.UnixMilli()}})
+	first := inbox.await(t, "instant", 1)
+	if early := due.Sub(first.at); early > 0 {
+		t.Errorf("the instant: %v early", early)
+	}
+	b.publishEntry(t, amqp.Publishing{MessageId: "instant", Headers: first.Headers})
+	second := inbox.await(t, "instant", 2)
+	if path := pathOf(&second.Delivery); path != string(message.PathDirect) {
+		t.Errorf("the instant again: took path %q", path)
 	}
 }
