@@ -18,9 +18,13 @@ func (p *Plan) steps() []string {
 		steps = append(steps, "create all this: the same command with --apply")
 	}
 	steps = append(steps,
-		"give every bridge, and every producer that parks by itself, the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES), and restart it",
+		"give whoever applies the topology, bridges and Go producers the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES); bridges take the messages without a restart, and put back what somebody deletes after one",
 		"let each service that declares the old exchange, or binds its queue to it, bind its queue to the ready exchange as well, and declare none of the new ones",
-		"see to what is not carried over as it is, where it says what to do",
+	)
+	if len(p.Findings) > 0 {
+		steps = append(steps, "see to what is not carried over as it is, where it says what to do")
+	}
+	steps = append(steps,
 		"let publishers send to the entry exchange instead, one after the other; x-delay stays as it is",
 	)
 	if p.live {
