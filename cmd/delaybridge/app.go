@@ -107,7 +107,7 @@ func (a *app) logger(c config) *slog.Logger {
 type redisLog struct{ log *slog.Logger }
 
 func (l redisLog) Printf(_ context.Context, format string, v ...any) {
-	l.log.Debug("redis client: " + fmt.Sprintf(format, v...))
+	l.log.Debug("redis client", "says", fmt.Sprintf(format, v...))
 }
 
 func version() string {
