@@ -32,9 +32,6 @@ func TestWhatIsDeletedIsPutBack(t *testing.T) {
 	}
 	lane := func(t *topology.Topology) string { return t.Lane(time.Second, 0) }
 	tier := func(t *topology.Topology) string { return t.Tiers()[1].Name }
-	due := func(name string) func(*topology.Topology) string {
-		return func(t *topology.Topology) string { return t.Prefix() + ".due." + name }
-	}
 	for name, path := range map[string]func(*bench) string{
 		"lane queue":          queue(lane),
 		"lane exchange":       exchange(lane),
@@ -42,9 +39,6 @@ func TestWhatIsDeletedIsPutBack(t *testing.T) {
 		"inbox queue":         queue((*topology.Topology).Inbox),
 		"inbox exchange":      exchange((*topology.Topology).Inbox),
 		"ready exchange":      exchange((*topology.Topology).ReadyExchange),
-		"due.tiers exchange":  exchange(due("tiers")),
-		"due.first exchange":  exchange(due("first")),
-		"due.lanes exchange":  exchange(due("lanes")),
 		"unrouted queue":      queue((*topology.Topology).Unrouted),
 		"unrouted exchange":   exchange((*topology.Topology).Unrouted),
 		"quarantine exchange": exchange((*topology.Topology).Quarantine),

@@ -69,7 +69,7 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Ta
 	out := broker.Outgoing{Exchange: t.ReadyExchangeOf(decoded.Entry), RoutingKey: decoded.RoutingKey, Mandatory: true}
 	if p.lane > 0 {
 		journey.Path = message.PathLane(topology.TTLName(p.lane))
-		out.Exchange = t.Lane(p.lane, shard)
+		out.Exchange = t.LaneOf(decoded.Entry, p.lane, shard)
 	}
 	out.Publishing = decoded.PublishingIn(headers, journey)
 	if p.lane > 0 {

@@ -2,9 +2,9 @@ package topology
 
 import amqp "github.com/rabbitmq/amqp091-go"
 
-// Tiers and lanes hold messages of all entries, and a queue has one dead-letter
-// exchange. So these lead into headers exchanges, which tell by what the message
-// carries to which ready exchange it belongs:
+// The entries beside the default one share tiers and lanes, and a queue has one
+// dead-letter exchange. So these lead into headers exchanges, which tell by what the
+// message carries to which ready exchange it belongs:
 //
 //   - out of a lane, by the header that the bridge has set;
 //   - out of a tier, by what the broker has noted when the message expired: the
@@ -26,8 +26,7 @@ func (t *Topology) dueTiers() string { return t.name("due", "tiers") }
 func (t *Topology) dueFirst() string { return t.name("due", "first") }
 func (t *Topology) dueLanes() string { return t.name("due", "lanes") }
 
-// dueExchanges lie between the waiting queues and the ready exchanges. They are
-// there without any entries, too, so that one can be added to what is running.
+// dueExchanges lie between the entries' waiting queues and their ready exchanges.
 func (t *Topology) dueExchanges() []Exchange {
 	headers := func(name, alternate string) Exchange {
 		return Exchange{Name: name, Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: alternate}}
@@ -51,8 +50,6 @@ func (t *Topology) dueBindings() []Binding {
 		to(e.Name, t.dueFirst(), headerFirstDeath, t.EntryExchangeOf(e.Name))
 		to(e.Name, t.dueLanes(), headerEntry, e.Name)
 	}
-	// What was dead-lettered into the default entry may have died first in another one's.
-	to("", t.dueTiers(), headerLastDeath, t.EntryExchange())
 	return bindings
 }
 

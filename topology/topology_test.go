@@ -157,14 +157,19 @@ func TestEntriesHaveExchangesOfTheirOwn(t *testing.T) {
 // So an entry can be added to what is running: a queue cannot be changed.
 func TestQueuesDoNotDependOnTheEntries(t *testing.T) {
 	t.Parallel()
-	without := describe(t, topology.Config{})
-	with := describe(t, topology.Config{Entries: []topology.Entry{{Name: "orders", Kind: amqp.ExchangeDirect}}})
-	if got, want := fmt.Sprint(with.Queues()), fmt.Sprint(without.Queues()); got != want {
-		t.Errorf("queues %s, want %s", got, want)
+	entries := []topology.Entry{{Name: "orders", Kind: amqp.ExchangeDirect}, {Name: "audit", Kind: amqp.ExchangeFanout}}
+	without, one, two := describe(t, topology.Config{}), describe(t, topology.Config{Entries: entries[:1]}), describe(t, topology.Config{Entries: entries})
+	if got, want := fmt.Sprint(two.Queues()), fmt.Sprint(one.Queues()); got != want {
+		t.Errorf("queues with two entries: %s, want those with one: %s", got, want)
 	}
-	wider := fmt.Sprint(with.Exchanges())
+	queues, exchanges := fmt.Sprint(one.Queues()), fmt.Sprint(one.Exchanges())
+	for _, q := range without.Queues() {
+		if !strings.Contains(queues, fmt.Sprint(q)) {
+			t.Errorf("queue %v is another one with an entry", q)
+		}
+	}
 	for _, x := range without.Exchanges() {
-		if !strings.Contains(wider, fmt.Sprint(x)) {
+		if !strings.Contains(exchanges, fmt.Sprint(x)) {
 			t.Errorf("exchange %v is another one with an entry", x)
 		}
 	}
@@ -245,12 +250,19 @@ func TestEveryWaitingQueueDeadLettersAtLeastOnce(t *testing.T) {
 		top := drawTopology(t)
 		ttls, deadLetterTo := map[string]time.Duration{}, map[string]string{}
 		for _, tier := range top.Tiers() {
-			ttls[tier.Name], deadLetterTo[tier.Name] = tier.TTL, "delaybridge.due.tiers"
+			ttls[tier.Name], deadLetterTo[tier.Name] = tier.TTL, "delaybridge.ready"
+			if len(top.Entries()) > 0 {
+				ttls[tier.Name+".entries"], deadLetterTo[tier.Name+".entries"] = tier.TTL, "delaybridge.due.tiers"
+			}
 		}
 		for _, ttl := range top.Leads() {
 			for shard := range top.Shards() {
 				lane := top.Lane(ttl, shard)
-				ttls[lane], deadLetterTo[lane] = ttl, "delaybridge.due.lanes"
+				ttls[lane], deadLetterTo[lane] = ttl, "delaybridge.ready"
+				if len(top.Entries()) > 0 {
+					lane = top.LaneOf("any", ttl, shard)
+					ttls[lane], deadLetterTo[lane] = ttl, "delaybridge.due.lanes"
+				}
 			}
 		}
 		for _, q := range top.Queues() {

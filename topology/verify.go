@@ -30,7 +30,7 @@ const (
 const (
 	remedyApply   = "delaybridge topology apply"
 	remedyReplace = "it cannot be changed: drain and delete it, then delaybridge topology apply; or choose another prefix"
-	remedyEntry   = "left by another configuration: list it in entries; or delete the entry exchange, and the ready exchange once no message is on its way there"
+	remedyEntry   = "left by another configuration: list the entry in entries; or delete its entry exchange, and the rest once no message is on its way there"
 )
 
 const (
@@ -83,6 +83,13 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 		for _, name := range []string{t.ReadyExchangeOf(e.Name), t.EntryExchangeOf(e.Name)} {
 			if _, ok := exchanges[name]; ok {
 				drifts = append(drifts, Drift{KindExchange, name, fieldExistence, absent, present, remedyEntry})
+			}
+		}
+	}
+	if len(t.entries) == 0 {
+		for _, x := range t.dueExchanges() {
+			if _, ok := exchanges[x.Name]; ok {
+				drifts = append(drifts, Drift{KindExchange, x.Name, fieldExistence, absent, present, remedyEntry})
 			}
 		}
 	}

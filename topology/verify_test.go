@@ -82,8 +82,8 @@ func TestVerifySeesWhatIsMissingOrSurplus(t *testing.T) {
 	}
 }
 
-// An entry that is no longer configured is told by its two exchanges, and not by
-// all the bindings that it has.
+// An entry that is no longer configured is told by its exchanges and by the queues
+// of entries, and not by all the bindings that it has.
 func TestVerifySeesAnEntryThatIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -100,13 +100,16 @@ func TestVerifySeesAnEntryThatIsLeft(t *testing.T) {
 	var got []string
 	for _, d := range drifts {
 		got = append(got, strings.Join([]string{d.Kind, d.Name, d.Field, d.Expected, d.Found}, " "))
-		if !strings.Contains(d.Remedy, "list it in entries") {
+		if remedy := map[string]string{topology.KindExchange: "list the entry in entries", topology.KindQueue: "then delete it"}[d.Kind]; !strings.Contains(d.Remedy, remedy) {
 			t.Errorf("remedy of %s: %s", d.Name, d.Remedy)
 		}
 	}
-	want := []string{
-		"exchange " + b.ReadyExchangeOf("audit") + " existence absent present",
-		"exchange " + b.EntryExchangeOf("audit") + " existence absent present",
+	var want []string
+	for _, q := range []string{"lane.1s.0.entries", "tier.1s.entries", "tier.30s.entries"} {
+		want = append(want, "queue "+b.Prefix()+"."+q+" existence absent present")
+	}
+	for _, x := range []string{"ready.audit", "entry.audit", "due.first", "due.tiers", "due.lanes"} {
+		want = append(want, "exchange "+b.Prefix()+"."+x+" existence absent present")
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("drift %q, want %q", got, want)
@@ -136,7 +139,7 @@ func TestVerifySeesOtherArguments(t *testing.T) {
 	for field, want := range map[string]string{
 		tier + " x-message-ttl":                   "30000 5000",
 		tier + " x-max-length":                    "none 9",
-		tier + " x-dead-letter-exchange":          fmt.Sprintf("%q none", b.Prefix()+".due.tiers"),
+		tier + " x-dead-letter-exchange":          fmt.Sprintf("%q none", b.ReadyExchange()),
 		tier + " x-dead-letter-strategy":          `"at-least-once" none`,
 		tier + " x-overflow":                      `"reject-publish" none`,
 		tier + " x-delivery-limit":                "2147483647 none",
