@@ -125,7 +125,7 @@ func stored(t *testing.T, url string, top *topology.Topology) map[string]copies 
 // objections compares what clients were told with what is stored afterwards.
 func objections(told map[string]error, found map[string]copies) (lost, wrong []error) {
 	for id, err := range told {
-		_, there := found[id]
+		there := found[id].envelopes > 0
 		switch {
 		case err == nil && !there:
 			lost = append(lost, fmt.Errorf("%s was answered and is gone", id))
@@ -137,8 +137,10 @@ func objections(told map[string]error, found map[string]copies) (lost, wrong []e
 		if _, asked := told[id]; !asked {
 			wrong = append(wrong, fmt.Errorf("%s is stored, and nobody has asked for that", id))
 		}
-		if c != (copies{scheduled: 1, envelopes: 1}) {
-			wrong = append(wrong, fmt.Errorf("%s is scheduled %d times and has %d envelopes, want one of each", id, c.scheduled, c.envelopes))
+		// More entries than one, or one without an envelope, do no harm: see
+		// TestStaleEntriesDoNoHarm.
+		if c.scheduled == 0 || c.envelopes > 1 {
+			wrong = append(wrong, fmt.Errorf("%s is scheduled %d times and has %d envelopes, so it is never delivered", id, c.scheduled, c.envelopes))
 		}
 	}
 	return lost, wrong

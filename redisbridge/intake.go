@@ -17,7 +17,7 @@ import (
 const (
 	// intakePrefetch is how many messages of the inbox are in hand at a time, so
 	// that they share round trips to Redis.
-	intakePrefetch = 512
+	intakePrefetch = 1024
 	// intakeSteady is how long an intake lasts that did not end over the messages
 	// it began with.
 	intakeSteady = 10 * time.Second

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,39 +141,71 @@ func (l *lots) take() []*parking {
 	return lot
 }
 
-// parkLot parks a lot, each shard's part of it by itself.
+// parkLot parks a lot: by plain commands what is worth it, each shard's part by
+// itself, and then all else by a script for each shard, in one pipeline, so that
+// Redis flushes to disk once for all of it.
 func (p *Park) parkLot(lot []*parking) {
 	byShard := make([][]*parking, len(p.keys))
 	for _, one := range lot {
 		byShard[one.shard] = append(byShard[one.shard], one)
 	}
-	var all sync.WaitGroup
+	// Not under any caller's context: the client has time limits of its own.
+	ctx := context.Background()
+	var plain sync.WaitGroup
 	for shard, part := range byShard {
-		if len(part) > 0 {
-			all.Go(func() {
-				// Not under any caller's context: the client has time limits of its own.
-				ctx := context.Background()
-				if rest := p.parkPlainly(ctx, shard, part); len(rest) > 0 {
-					p.parkByScript(ctx, shard, rest)
-				}
-			})
+		if len(part) >= p.plainWorth {
+			plain.Go(func() { byShard[shard] = p.parkPlainly(ctx, shard, part) })
 		}
 	}
-	all.Wait()
+	plain.Wait()
+	p.parkByScript(ctx, byShard)
 }
 
-func (p *Park) parkByScript(ctx context.Context, shard int, lot []*parking) {
-	k, clock := p.keys[shard], p.clocks[shard]
-	args := append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
+func (p *Park) parkByScript(ctx context.Context, byShard [][]*parking) {
+	if !slices.ContainsFunc(byShard, func(part []*parking) bool { return len(part) > 0 }) {
+		return
+	}
+	asked := time.Now()
+	answers := make([]*redis.Cmd, len(byShard))
+	// Each command has its own error, or that of the whole.
+	_, _ = p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for shard, part := range byShard {
+			if len(part) > 0 {
+				keys, args := p.arguments(shard, part)
+				answers[shard] = p.scripts.park.EvalSha(ctx, pipe, keys, args...)
+			}
+		}
+		return nil
+	})
+	for shard, answer := range answers {
+		if answer == nil {
+			continue
+		}
+		if undone(answer.Err()) {
+			keys, args := p.arguments(shard, byShard[shard])
+			answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
+		}
+		answerLot(byShard[shard], answer, p.clocks[shard], asked, time.Now())
+	}
+}
+
+// undone reports whether a server has done nothing because it does not know the
+// script, or has the keys no more, which a pipeline does not mend by itself.
+func undone(err error) bool {
+	return redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "MOVED")
+}
+
+// arguments returns what lua/park.lua is called with for a lot of one shard.
+func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) {
+	k := p.keys[shard]
+	args = append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
 	args = append(args, p.leads...)
 	for _, one := range lot {
-		_, notLaterThan, _ := clock.bounds(one.called) // 0 if unknown
+		_, notLaterThan, _ := p.clocks[shard].bounds(one.called) // 0 if unknown
 		r := requestFor(one.when, notLaterThan, one.slot)
 		args = append(args, one.id, r[:], one.stored[storedHeader:])
 	}
-	asked := time.Now()
-	answer := p.scripts.park.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.envelopes}, args...)
-	answerLot(lot, answer, clock, asked, time.Now())
+	return []string{k.schedule, k.state, k.envelopes}, args
 }
 
 // The answers of lua/park.lua are those of message.Parking, and this one.

@@ -51,7 +51,7 @@ type placed struct {
 func (p *Park) parkPlainly(ctx context.Context, shard int, lot []*parking) (rest []*parking) {
 	clock, asked := p.clocks[shard], time.Now()
 	least, most, known := clock.bounds(asked)
-	if len(lot) < p.plainWorth || !known || most-least > plainWidth {
+	if !known || most-least > plainWidth {
 		return lot
 	}
 	plain := make([]placed, 0, len(lot))
@@ -141,19 +141,23 @@ func (p *Park) storePlainly(ctx context.Context, shard int, plain []placed) (int
 	wakeKeys, wakeArgs := []string{k.state, k.envelopes}, []any{wakeChannel(p.config.Topology), k.number, first}
 	var woken *redis.Cmd
 	_, err := p.config.Client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i := range plain {
-			m := &plain[i]
-			m.isNew = pipe.HSetNX(ctx, k.slot(m.slot), m.id, m.stored)
+		for _, m := range plain {
 			in := bucket{m.part, m.at / bucketMS}
 			entries[in] = append(entries[in], redis.Z{Score: float64(m.at % bucketMS), Member: m.id})
 		}
-		for in, ids := range entries {
-			pipe.ZAddNX(ctx, k.bucket(in.part, in.number), ids...)
+		for in := range entries {
 			parts[in.part] = append(parts[in.part], redis.Z{Score: float64(in.number), Member: in.number})
 		}
 		for part, buckets := range parts {
-			pipe.ZAdd(ctx, k.part(part), buckets...)
 			pipe.SAdd(ctx, k.schedule, part)
+			pipe.ZAdd(ctx, k.part(part), buckets...)
+		}
+		for in, ids := range entries {
+			pipe.ZAddNX(ctx, k.bucket(in.part, in.number), ids...)
+		}
+		// The order matters: see lua/lib.lua.
+		for i, m := range plain {
+			plain[i].isNew = pipe.HSetNX(ctx, k.slot(m.slot), m.id, m.stored)
 		}
 		woken = p.scripts.wake.EvalSha(ctx, pipe, wakeKeys, wakeArgs...)
 		return nil

@@ -83,8 +83,14 @@ turn = string.format('%.0f', (tonumber(state[3]) or 0) + 1)
 -- A cursor goes over those messages of one part whose instant has come.
 local chunk = 64
 
+local taken = {} -- instants and IDs that are not in the claimed set yet
+
 local function forget_taken(c)
   if c.taken > 0 then
+    if #taken > 0 then -- of all cursors; before they leave the schedule: see lib.lua
+      redis.call('ZADD', KEYS[3], unpack(taken))
+      taken = {}
+    end
     redis.call('ZREMRANGEBYRANK', c.ids, 0, c.taken - 1)
     c.taken = 0
   end
@@ -124,7 +130,7 @@ for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
   cursors[#cursors + 1] = c
 end
 
-local found, taken, held, misplaced = {}, {}, 0, {}
+local found, held, misplaced = {}, 0, {}
 local late, step = now - late_ms, tonumber(ARGV[8])
 while room > 0 and bytes > 0 do
   local first
@@ -161,11 +167,10 @@ while room > 0 and bytes > 0 do
     advance(first)
   end
 end
-if #taken > 0 then redis.call('ZADD', KEYS[3], unpack(taken)) end
+schedule_add(KEYS[1], misplaced)
 for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end
-schedule_add(KEYS[1], misplaced)
 
 local head = schedule_head(KEYS[1])
 set_alarm(head)

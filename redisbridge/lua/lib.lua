@@ -15,6 +15,12 @@
 -- is given it nevertheless: while a Redis Cluster moves the keys of a slot one by
 -- one, it refuses a call of which a key is missing (TRYAGAIN, ASK). Otherwise it
 -- would stop the script at the first missing key, half-way.
+--
+-- What a script writes reaches the append-only file as one transaction. If Redis is
+-- killed while it writes that, it starts without the transaction, but leaves its
+-- beginning in the file; after another restart that beginning has happened. So every
+-- script writes in an order in which each beginning does no harm: an envelope always
+-- has an entry in the schedule or the claimed set.
 local bucket_ms = 2000
 
 -- What one command can bear, and more; even.
@@ -80,12 +86,12 @@ local function schedule_add(schedule, notes)
     local key = part_key(schedule, part)
     for bucket, entries in pairs(buckets) do
       local ids = bucket_key(key, bucket)
-      local new = redis.call('EXISTS', ids) == 0
+      if redis.call('EXISTS', ids) == 0 then -- otherwise it can be found already
+        redis.call('SADD', schedule, part)
+        redis.call('ZADD', key, bucket, string.format('%.0f', bucket))
+      end
       for first = 1, #entries, most_args do
         redis.call('ZADD', ids, unpack(entries, first, math.min(first + most_args - 1, #entries)))
-      end
-      if new and redis.call('ZADD', key, bucket, string.format('%.0f', bucket)) == 1 then
-        redis.call('SADD', schedule, part)
       end
     end
   end

@@ -20,7 +20,7 @@ local ttls = {}
 for i = 4, first_message - 1 do ttls[i] = tonumber(ARGV[i]) end
 local most_wait = 500
 local base = KEYS[3] .. ':'
-local answers, n, earliest, notes, failed = {}, 0, nil, {}, nil
+local answers, n, earliest, notes, new, full = {}, 0, nil, {}, {}, false
 for i = first_message, #ARGV, 3 do
   local id, request = ARGV[i], ARGV[i + 1]
   local relative, due, began = read('>BI6I6', request)
@@ -31,31 +31,33 @@ for i = first_message, #ARGV, 3 do
     if began > 0 then from = math.max(math.min(from, began), from - most_wait) end
     due = due + from
   end
-  local key, packed, stored, status = base .. sub(request, 14), pack('>I6', due), nil, '\1'
-  if due <= now then
-    stored = redis.call('HGET', key, id)
+  local key, packed, status = base .. sub(request, 14), pack('>I6', due), '\1'
+  local stored = new[id] or redis.call('HGET', key, id)
+  if stored then
+    status, packed = '\2', sub(stored, 1, 6)
+  elseif due <= now then
     status = '\3'
   else
-    local new = redis.pcall('HSETNX', key, id, packed .. parked_at .. ARGV[i + 2])
-    if new == 1 then
-      local at, part = place(due, now, ttls, 4, first_message - 1)
-      schedule_note(notes, part, at, id)
-      if not earliest or at < earliest then earliest = at end
-    elseif new == 0 then
-      stored = redis.call('HGET', key, id)
-    elseif string.find(new.err, 'OOM', 1, true) then
-      -- The first write meets this, or none. What is parked already needs none.
-      stored = redis.call('HGET', key, id)
-      status = '\4'
-    else
-      failed = new
-      break
-    end
+    local at, part = place(due, now, ttls, 4, first_message - 1)
+    schedule_note(notes, part, at, id)
+    if not earliest or at < earliest then earliest = at end
+    new[id] = packed .. parked_at .. ARGV[i + 2]
+    new[#new + 1] = {n + 1, key, id}
   end
-  if stored then status, packed = '\2', sub(stored, 1, 6) end
   answers[n + 1], answers[n + 2] = status, packed
   n = n + 2
 end
-schedule_add(KEYS[1], notes)
-if earliest then wake(KEYS[2], earliest, ARGV[1], ARGV[2]) end
-return failed or {us, table.concat(answers)}
+-- The schedule first: Redis may lose the end of this if it is killed while it writes
+-- its append-only file. An entry without an envelope does no harm.
+local ok, err = pcall(schedule_add, KEYS[1], notes)
+if not ok then
+  err = type(err) == 'table' and err or {err = tostring(err)}
+  -- The first write meets this, or none. What is parked already needs none.
+  if not string.find(err.err, 'OOM', 1, true) then return err end
+  full = true
+end
+for _, one in ipairs(new) do
+  if full then answers[one[1]] = '\4' else redis.call('HSET', one[2], one[3], new[one[3]]) end
+end
+if earliest and not full then wake(KEYS[2], earliest, ARGV[1], ARGV[2]) end
+return {us, table.concat(answers)}

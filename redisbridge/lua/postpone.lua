@@ -5,12 +5,13 @@
 -- ARGV: 1 bridge ID, 2... ID, promote at, part of the schedule; for each message
 -- Returns the number of messages put back. O(log N) per message.
 if redis.call('HGET', KEYS[2], 'owner') ~= ARGV[1] then return 0 end
-local back, notes = 0, {}
+local back, notes = {}, {}
 for i = 2, #ARGV, 3 do
-  if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
+  if redis.call('ZSCORE', KEYS[3], ARGV[i]) then
     schedule_note(notes, ARGV[i + 2], tonumber(ARGV[i + 1]), ARGV[i])
-    back = back + 1
+    back[#back + 1] = ARGV[i]
   end
 end
-schedule_add(KEYS[1], notes)
-return back
+schedule_add(KEYS[1], notes) -- before it is taken out: see lib.lua
+for _, id in ipairs(back) do redis.call('ZREM', KEYS[3], id) end
+return #back
