@@ -94,16 +94,21 @@ const LotBytes = lotBytes
 // ParkPlainly has p use plain commands for lots of one message, too.
 func ParkPlainly(p *Park) { p.plainWorth = 1 }
 
-// Mislead has p believe that Redis' clock is off by so much.
+// Mislead has p believe that Redis' clock is off by so much, and know it well enough
+// for plain commands.
 func Mislead(ctx context.Context, p *Park, off time.Duration) error {
 	for shard, clock := range p.clocks {
-		asked := time.Now()
-		us, err := p.scripts.clock.Run(ctx, p.config.Client, []string{p.keys[shard].state}).Int64()
-		if err != nil {
-			return err
+		for known := false; !known; {
+			asked := time.Now()
+			us, err := p.scripts.clock.Run(ctx, p.config.Client, []string{p.keys[shard].state}).Int64()
+			if err != nil {
+				return err
+			}
+			clock.forget()
+			clock.learn(asked, time.Now(), us+off.Microseconds())
+			least, most, _ := clock.bounds(time.Now())
+			known = most-least <= plainWidth/2
 		}
-		clock.forget()
-		clock.learn(asked, time.Now(), us+off.Microseconds())
 	}
 	return nil
 }

@@ -24,7 +24,9 @@ func (n *transactions) ProcessHook(next redis.ProcessHook) redis.ProcessHook { r
 
 func (n *transactions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		n.Add(1) // nothing else here makes pipelines
+		if cmds[0].Name() == "multi" {
+			n.Add(1)
+		}
 		return next(ctx, cmds)
 	}
 }
