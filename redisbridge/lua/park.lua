@@ -57,7 +57,7 @@ if not ok then
   full = true
 end
 for _, one in ipairs(new) do
-  if full then answers[one[1]] = '\4' else redis.call('HSET', one[2], one[3], new[one[3]]) end
+  if full then answers[one[1]] = '\4' else redis.call('HSETNX', one[2], one[3], new[one[3]]) end
 end
 if earliest and not full then wake(KEYS[2], earliest, ARGV[1], ARGV[2]) end
 return {us, table.concat(answers)}
