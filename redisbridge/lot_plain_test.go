@@ -128,6 +128,34 @@ func TestStaleEntriesDoNoHarm(t *testing.T) {
 	b.exactly(t, tickets)
 }
 
+// The same where such an entry is the only one that a message has: it was there when
+// the ID was parked again, after a cancellation, for another instant of that bucket.
+func TestStaleEntryIsPutRight(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	b, transactions := newPlainBench(t)
+	again := time.Now().Add(6 * time.Second).Truncate(2 * time.Second) // when a bucket of a lane begins
+	b.parkAtOnce(t, n, func(int) message.When { return message.At(again.Add(time.Hour)) })
+	for i := range n / 2 {
+		id := fmt.Sprint("m-", i)
+		if err := redisbridge.StoreAndVanish(t.Context(), b.park, &message.Message{ID: id, RoutingKey: "another"}, again.Add(time.Duration(100+i)*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		if cancelled, err := b.park.Cancel(t.Context(), fmt.Sprint("m-", i)); err != nil || !cancelled {
+			t.Fatalf("cancel: got %v, %v; want true", cancelled, err)
+		}
+	}
+	before := transactions.Load()
+	tickets := b.parkAtOnce(t, n, func(i int) message.When { return message.At(again.Add(time.Duration(900+i) * time.Millisecond)) })
+	if transactions.Load() == before {
+		t.Fatal("no plain commands were used, so this tests nothing")
+	}
+	b.run(t, nil)
+	b.exactly(t, tickets)
+}
+
 // After a failover another server may answer, whose clock is another one.
 func TestWrongIdeaOfTheClockIsMended(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ type readies struct {
 	b *Bridge
 
 	mu    sync.Mutex
-	there map[string]time.Time // exchanges, until when not to look again
+	there map[string]time.Time // entries, until when not to look again
 }
 
 func newReadies(b *Bridge) *readies { return &readies{b: b, there: map[string]time.Time{}} }

@@ -86,13 +86,28 @@ local chunk = 64
 local taken = {} -- instants and IDs that are not in the claimed set yet
 
 local function forget_taken(c)
-  if c.taken > 0 then
+  if #c.gone > 0 then
     if #taken > 0 then -- of all cursors; before they leave the schedule: see lib.lua
       redis.call('ZADD', KEYS[3], unpack(taken))
       taken = {}
     end
-    redis.call('ZREMRANGEBYRANK', c.ids, 0, c.taken - 1)
-    c.taken = 0
+    redis.call('ZREM', c.ids, unpack(c.gone))
+    c.gone = {}
+  end
+end
+
+-- Gives a message its entry, where somebody had no time to take another one back
+-- (lot_plain.go), which is the one that c has come to.
+local function put_right(c, due)
+  local at, part = due - c.lead, string.format('%.0f', c.lead)
+  local claimed = redis.call('ZSCORE', KEYS[3], c.id)
+  if not claimed then
+    local notes = {}
+    schedule_note(notes, part, at, c.id)
+    schedule_add(KEYS[1], notes)
+  end
+  if claimed or math.floor(at / bucket_ms) * bucket_ms ~= c.start then
+    schedule_remove(KEYS[1], part, c.at, c.id)
   end
 end
 
@@ -100,6 +115,7 @@ end
 local function advance(c)
   while not c.list or not c.list[2 * c.taken + 1] do
     if c.list then forget_taken(c) end
+    c.taken = 0
     local bucket = redis.call('ZRANGE', c.key, 0, 0)[1]
     if not bucket or bucket * bucket_ms > now then
       c.id = nil
@@ -125,12 +141,12 @@ end
 
 local cursors = {}
 for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
-  local c = {key = part_key(KEYS[1], part), lead = tonumber(part), taken = 0}
+  local c = {key = part_key(KEYS[1], part), lead = tonumber(part), taken = 0, gone = {}}
   advance(c)
   cursors[#cursors + 1] = c
 end
 
-local found, held, misplaced = {}, 0, {}
+local found, held = {}, 0
 local late, step = now - late_ms, tonumber(ARGV[8])
 while room > 0 and bytes > 0 do
   local first
@@ -150,11 +166,11 @@ while room > 0 and bytes > 0 do
     local due = first.due
     if stored and first.lead > 0 then due = struct.unpack('>I6', stored) end
     if due ~= first.due then
-      -- An entry that somebody had no time to take back (lot_plain.go).
-      if not redis.call('ZSCORE', KEYS[3], first.id) then
-        schedule_note(misplaced, tostring(first.lead), due - first.lead, first.id)
-      end
-    elseif stored then
+      put_right(first, due)
+    else
+      first.gone[#first.gone + 1] = first.id
+    end
+    if stored and due == first.due then
       taken[#taken + 1] = first.at
       taken[#taken + 1] = first.id
       found[#found + 1] = first.id
@@ -167,7 +183,6 @@ while room > 0 and bytes > 0 do
     advance(first)
   end
 end
-schedule_add(KEYS[1], misplaced)
 for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end

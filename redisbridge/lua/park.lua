@@ -35,6 +35,7 @@ for i = first_message, #ARGV, 3 do
   local stored = new[id] or redis.call('HGET', key, id)
   if stored then
     status, packed = '\2', sub(stored, 1, 6)
+    if new[id] then new[#new + 1] = {n + 1} end -- which has to be stored first
   elseif due <= now then
     status = '\3'
   else
@@ -57,7 +58,11 @@ if not ok then
   full = true
 end
 for _, one in ipairs(new) do
-  if full then answers[one[1]] = '\4' else redis.call('HSETNX', one[2], one[3], new[one[3]]) end
+  if full then
+    answers[one[1]] = '\4'
+  elseif one[2] then
+    redis.call('HSETNX', one[2], one[3], new[one[3]])
+  end
 end
 if earliest and not full then wake(KEYS[2], earliest, ARGV[1], ARGV[2]) end
 return {us, table.concat(answers)}
