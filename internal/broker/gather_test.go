@@ -94,7 +94,7 @@ func TestGatherTellsOfAFailedWrite(t *testing.T) {
 // Who writes faster than the network takes it waits, and Close ends the wait.
 func TestGatherIsBounded(t *testing.T) {
 	t.Parallel()
-	conn := &slow{goOn: make(chan error)}
+	conn := &slow{goOn: make(chan error, 1)} // if no write has begun, nobody will ask
 	g := broker.Gather(conn)
 	ended := make(chan error)
 	go func() {
