@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // postgreSQLDirs is where Debian keeps the programs of each major version, which
@@ -20,9 +22,8 @@ const postgreSQLDirs = "/usr/lib/postgresql/*/bin"
 // postgreSQLUser is the superuser of a private server, and the account it runs as.
 const postgreSQLUser = "postgres"
 
-// PostgreSQL is a private PostgreSQL server with the settings it comes with:
-// a commit is on disk. Nothing of the delay bridge needs one; bench/compare
-// measures others on it.
+// PostgreSQL is a private PostgreSQL server with the settings it comes with, a
+// commit is on disk, but for [mostClients].
 type PostgreSQL struct {
 	server
 	port int
@@ -60,6 +61,23 @@ func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
 	return p, nil
 }
 
+// Restart is like that of other servers. The processes that serve clients outlive a
+// kill of the first one for a moment, and the server does not start beside them.
+func (p *PostgreSQL) Restart(ctx context.Context) error {
+	const refusal, patience = "pre-existing shared memory block", 30 * time.Second
+	for began := time.Now(); ; {
+		err := p.server.Restart(ctx)
+		if err == nil || !strings.Contains(err.Error(), refusal) || time.Since(began) > patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // Stop ends the server and removes its data. Killed, it would leave its
 // System V shared memory behind; so it is asked first, for the kind of shutdown
 // that does not wait for its clients.
@@ -77,20 +95,15 @@ func (n *node) initDB(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	if err := n.account.own(n.dir); err != nil {
-		return err
-	}
 	data := filepath.Join(n.dir, "data")
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "--pgdata="+data,
-		"--username="+postgreSQLUser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
-	cmd.Dir = n.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.account.credential()}
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, tail(output))
+	if err := n.run(ctx, filepath.Join(programs, "initdb"), "--pgdata="+data,
+		"--username="+postgreSQLUser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"); err != nil {
+		return err
 	}
 	n.program = []string{
 		filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(number),
 		"-c", "listen_addresses=127.0.0.1",
+		"-c", "max_connections=" + strconv.Itoa(mostClients),
 		"-c", "unix_socket_directories=",
 		"-c", "dynamic_shared_memory_type=mmap", // in the folder that is removed
 	}

@@ -80,6 +80,22 @@ func shippedOrNone(name string) (string, error) {
 	return string(content), err
 }
 
+// run has the node's account run a program to its end, to make what the server
+// starts from.
+func (n *node) run(ctx context.Context, program string, args ...string) error {
+	if err := n.account.own(n.dir); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = n.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.account.credential()}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, tail(output))
+	}
+	return nil
+}
+
 func (n *node) start(context.Context) error {
 	if err := n.account.own(n.dir); err != nil {
 		return err

@@ -25,7 +25,7 @@ type instance interface {
 	lastLines(ctx context.Context) string
 }
 
-// server is what RabbitMQ and Redis have in common.
+// server is what all servers have in common.
 type server struct {
 	name     string
 	instance instance

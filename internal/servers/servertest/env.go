@@ -166,7 +166,7 @@ func (e Env) manage(ctx context.Context, method, path, body string) error {
 
 // deleteKeys removes the test's keys, and nobody else's.
 func (e Env) deleteKeys(ctx context.Context) error {
-	client, err := openRedis(e.RedisURL)
+	client, err := NewRedisClient(e.RedisURL)
 	if err != nil {
 		return err
 	}

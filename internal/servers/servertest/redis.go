@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// openRedis connects to Redis in whatever layout its URL describes. The client
-// gives up at the first refusal.
-func openRedis(rawURL string) (redis.UniversalClient, error) {
+// NewRedisClient returns a client of Redis in whatever layout its URL describes, which
+// gives up at the first refusal. Tests have [OpenRedis], which closes it, too.
+func NewRedisClient(rawURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func eachPrimary(ctx context.Context, client redis.UniversalClient, do func(cont
 // OpenRedis connects to Redis in whatever layout its URL describes.
 func OpenRedis(t testing.TB, rawURL string) redis.UniversalClient {
 	t.Helper()
-	client, err := openRedis(rawURL)
+	client, err := NewRedisClient(rawURL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package servertest gives each test its own corner of real RabbitMQ and Redis
-// servers. A test that cannot have one fails; it is never skipped.
+// Package servertest gives each test its own corner of real RabbitMQ, Redis and
+// database servers. A test that cannot have one fails; it is never skipped.
 package servertest
 
 import (
@@ -38,21 +38,24 @@ type sharedServers struct {
 	at    addresses
 
 	cluster sync.Mutex // held by the one test that has a RabbitMQ cluster of its own
+
+	postgreSQL, mariaDB database
 }
 
 // shared is a variable because testing hands nothing from TestMain to the tests.
 var shared sharedServers
 
 // Main is for TestMain: it runs the tests, stops the servers that they shared,
-// and fails when a goroutine is left. It does not return.
-func Main(m *testing.M) {
+// and fails when a goroutine is left, but for those that leaks name. It does not return.
+func Main(m *testing.M, leaks ...goleak.Option) {
 	code := m.Run()
-	if err := shared.stop(context.Background()); err != nil {
+	ctx := context.Background()
+	if err := errors.Join(shared.stop(ctx), shared.postgreSQL.stop(ctx), shared.mariaDB.stop(ctx)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(leaks...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

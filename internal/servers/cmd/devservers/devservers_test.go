@@ -80,6 +80,16 @@ func TestRunHandsAddressesAndExitCodeThrough(t *testing.T) {
 	}
 }
 
+func TestRunStartsDatabases(t *testing.T) {
+	t.Parallel()
+	const script = `echo "$DELAYBRIDGE_TEST_POSTGRESQL_URL $DELAYBRIDGE_TEST_MARIADB_DSN"`
+	out, code := program(t, t.TempDir(), "run", "--databases", "--", "sh", "-c", script)
+	if fields := strings.Fields(out); code != 0 || len(fields) != 2 ||
+		!strings.HasPrefix(fields[0], "postgres://") || !strings.HasPrefix(fields[1], "root@tcp(") {
+		t.Errorf("exit code %d, the command saw %q, want the addresses of two databases", code, out)
+	}
+}
+
 func TestUpAndDown(t *testing.T) {
 	t.Parallel()
 	dir := inCheckout(t)

@@ -17,17 +17,19 @@ import (
 )
 
 func newRun() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "run -- COMMAND [ARGUMENT...]",
 		Short: "Run a command, such as go test, with servers of its own",
 		Args:  cobra.MinimumNArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) },
 	}
+	databases := cmd.Flags().Bool("databases", false, "start PostgreSQL and MariaDB, too; without it each test binary that needs one starts its own")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args, *databases) }
+	return cmd
 }
 
-// run starts a pair, runs the command and stops the pair. A command that fails
-// is an *exec.ExitError.
-func run(ctx context.Context, command []string) (err error) {
+// run starts a pair, and databases where they are wanted, runs the command and
+// stops them. A command that fails is an *exec.ExitError.
+func run(ctx context.Context, command []string, databases bool) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	pair, err := start(ctx, os.Stderr, servers.Start)
@@ -43,6 +45,17 @@ func run(ctx context.Context, command []string) (err error) {
 		servertest.ManagementVariable+"="+pair.RabbitMQ.ManagementURL(),
 		servertest.RedisVariable+"="+pair.Redis.URL(),
 	)
+	if databases {
+		d, failed := servers.StartDatabases(ctx)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
+		cmd.Env = append(cmd.Env,
+			servertest.PostgreSQLVariable+"="+d.PostgreSQL.URL(),
+			servertest.MariaDBVariable+"="+d.MariaDB.DSN(),
+		)
+	}
 	// Ctrl-C reaches the command by itself; what else ends us is passed on.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

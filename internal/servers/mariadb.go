@@ -1,0 +1,104 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// mariaDBAccount is who a private server runs as. The package with nothing but
+// the server's programs brings no account of its own.
+const mariaDBAccount = "nobody"
+
+// MariaDB is a private MariaDB server with the settings it comes with, a commit
+// is on disk, but for [mostClients].
+type MariaDB struct {
+	server
+	port int
+}
+
+// DSN is the server's address as github.com/go-sql-driver/mysql reads it, of a
+// user who may do everything, and without a database. It stays the same for the
+// life of the server.
+func (m *MariaDB) DSN() string { return "root@tcp(" + loopback(m.port) + ")/" }
+
+// StartMariaDB starts a server of its own from the distribution's package, and
+// returns when it answers. The caller owes it a Stop.
+func StartMariaDB(ctx context.Context) (*MariaDB, error) {
+	if err := ensure(ctx, missingMariaDB, ""); err != nil {
+		return nil, err
+	}
+	n, err := newNode("mariadb", mariaDBAccount, 1)
+	if err != nil {
+		return nil, fmt.Errorf("prepare MariaDB: %w", err)
+	}
+	m := &MariaDB{port: n.ports[0].number}
+	m.server = server{name: "MariaDB", instance: n, probe: m.answers}
+	if err := n.installMariaDB(ctx, m.port); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare MariaDB: %w", err), n.discard(ctx))
+	}
+	if err := m.startOrDiscard(ctx); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// installMariaDB makes the folder of the data and the server's command line.
+func (n *node) installMariaDB(ctx context.Context, number int) error {
+	program, err := exec.LookPath("mariadbd")
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(n.dir, "data")
+	if err := n.run(ctx, "mariadb-install-db", "--no-defaults", "--datadir="+data,
+		"--auth-root-authentication-method=normal", "--skip-test-db"); err != nil {
+		return err
+	}
+	n.program = []string{
+		program, "--no-defaults", "--datadir=" + data, "--tmpdir=" + n.dir,
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(number),
+		"--socket=" + filepath.Join(n.dir, "socket"), "--pid-file=" + filepath.Join(n.dir, "pid"),
+		"--max-connections=" + strconv.Itoa(mostClients),
+	}
+	return nil
+}
+
+// answers returns nil once the server greets its clients.
+func (m *MariaDB) answers(ctx context.Context) error {
+	conn, err := dialWithin(ctx)("tcp", loopback(m.port))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	// The greeting is a packet: four bytes of length and number, then the version of
+	// the protocol, for which a refusal has another value.
+	const protocol = 10
+	var greeting [5]byte
+	if _, err := io.ReadFull(conn, greeting[:]); err != nil {
+		return err
+	}
+	if greeting[4] != protocol {
+		return fmt.Errorf("the server refuses its clients: %d", greeting[4])
+	}
+	return nil
+}
+
+// missingMariaDB names the packages of the programs that are not here.
+func missingMariaDB() []string {
+	var missing []string
+	lacks := func(program string) bool {
+		_, err := exec.LookPath(program)
+		return err != nil
+	}
+	if lacks("mariadbd") || lacks("mariadb-install-db") {
+		missing = append(missing, "mariadb-server-core")
+	}
+	if lacks("my_print_defaults") { // which mariadb-install-db calls
+		missing = append(missing, "mariadb-client-core")
+	}
+	return missing
+}
