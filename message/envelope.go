@@ -88,14 +88,40 @@ func AppendEnvelope(b []byte, m *Message, key string) []byte {
 // is a part of b.
 func DecodeEnvelope(b []byte, key string) (Message, error) {
 	r := reader{rest: b}
+	m, present, err := decodeProperties(&r, key)
+	if err != nil {
+		return Message{}, err
+	}
+	if present&hasHeaders != 0 {
+		m.Headers = r.table(0)
+	}
+	if r.err != nil {
+		return Message{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)
+	}
+	m.Body = r.rest
+	return m, nil
+}
+
+// PeekBytes is how much of an envelope [PeekEnvelope] needs at most.
+const PeekBytes = 3 + 256 + 8*256 + 8 + 1 + 256 + 256
+
+// PeekEnvelope is DecodeEnvelope without headers and body. b may be cut off after
+// PeekBytes.
+func PeekEnvelope(b []byte, key string) (Message, error) {
+	m, _, err := decodeProperties(&reader{rest: b}, key)
+	return m, err
+}
+
+// decodeProperties reads what comes before the headers, and says what is present.
+func decodeProperties(r *reader, key string) (m Message, present int, err error) {
 	if version := r.octet(); r.err == nil && version != envelopeVersion {
-		return Message{}, fmt.Errorf("%w: version %d was written by another release; this one reads version %d", ErrEnvelope, version, envelopeVersion)
+		return Message{}, 0, fmt.Errorf("%w: version %d was written by another release; this one reads version %d", ErrEnvelope, version, envelopeVersion)
 	}
-	present := int(r.uint16())
+	present = int(r.uint16())
 	if unknown := present &^ knownProperties; unknown != 0 {
-		return Message{}, fmt.Errorf("%w: unknown properties %#x were written by a later release", ErrEnvelope, unknown)
+		return Message{}, 0, fmt.Errorf("%w: unknown properties %#x were written by a later release", ErrEnvelope, unknown)
 	}
-	m := Message{ID: key}
+	m = Message{ID: key}
 	m.RoutingKey = r.shortString()
 	for _, s := range m.shortStrings() {
 		if present&s.bit != 0 {
@@ -114,14 +140,10 @@ func DecodeEnvelope(b []byte, key string) (Message, error) {
 	if present&hasEntry != 0 {
 		m.Entry = r.shortString()
 	}
-	if present&hasHeaders != 0 {
-		m.Headers = r.table(0)
-	}
 	if r.err != nil {
-		return Message{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)
+		return Message{}, 0, fmt.Errorf("%w: %w", ErrEnvelope, r.err)
 	}
-	m.Body = r.rest
-	return m, nil
+	return m, present, nil
 }
 
 type shortString struct {

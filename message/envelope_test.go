@@ -2,6 +2,7 @@ package message_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,4 +106,29 @@ func FuzzDecodeEnvelope(f *testing.F) {
 			t.Fatalf("second decoding differs: %#v, %#v, %v", m, again, err)
 		}
 	})
+}
+
+// What comes before the headers can be read without the rest.
+func TestPeekEnvelope(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		want := wiretest.Message().Draw(t, "message")
+		stored := message.AppendEnvelope(nil, &want, "key")
+		got, err := message.PeekEnvelope(stored[:min(len(stored), message.PeekBytes)], "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Headers, want.Body = nil, nil
+		if !wiretest.Same(got, want) {
+			t.Fatalf("got  %#v\nwant %#v", got, want)
+		}
+	})
+	long := strings.Repeat("x", 255)
+	longest := message.Message{
+		ID: long, Entry: long, RoutingKey: long, ContentType: long, ContentEncoding: long, CorrelationID: long, ReplyTo: long,
+		Type: long, AppID: long, Expiration: long, UserID: long, Timestamp: time.Unix(1, 0), Priority: 1,
+	}
+	if n := len(message.AppendEnvelope(nil, &longest, "key")); n != message.PeekBytes {
+		t.Errorf("an envelope without headers and body has %d bytes, PeekBytes is %d", n, message.PeekBytes)
+	}
 }

@@ -72,9 +72,22 @@ type Message struct {
 // Journey is what the bridge knows of a delivered message's way. Fields are
 // zero where the message came through the broker alone, from a foreign client.
 type Journey struct {
-	Published time.Time
-	Due       time.Time
+	Published time.Time // for the first time
+	Due       time.Time // for this attempt
 	Path      Path
+	// Version tells a message that was rescheduled on its way from the copy with the
+	// old due time; 0 is the first one.
+	Version int
+
+	// Queue is the one whose consumer has handled the message before: this one,
+	// or for a message in quarantine the one it comes from. Empty before the first
+	// attempt has failed, with the two below.
+	Queue string
+	// Attempts is how often the message was handled before, in vain.
+	Attempts int
+	// History has a line for each of the last MaxHistory of them: when in RFC 3339,
+	// in which queue, and the beginning of the error.
+	History []string
 }
 
 // Path says in words which way a message takes, such as "tier 30m" or
@@ -87,6 +100,8 @@ const (
 	PathParked      Path = "parked"              // waiting in Redis
 	PathParkedReady Path = "parked, then ready"  // shorter than the smallest tier, or overdue
 	PathInbox       Path = "inbox, to be parked" // through the entry exchange
+	PathRetry       Path = "parked, then retry"  // back to the queue whose consumer failed
+	PathReplay      Path = "replayed"            // from quarantine
 	PathQuarantine  Path = "quarantine"          // could not be processed
 )
 

@@ -15,6 +15,9 @@ const (
 	// Overdue means that the instant has passed: nothing was stored, and the
 	// message is to be published at once.
 	Overdue
+	// CancelledBefore means that the ID was cancelled, and nothing was stored: the due
+	// time is that of the message that was cancelled, if it is known.
+	CancelledBefore
 )
 
 // Ticket is what parking a message returns.

@@ -28,7 +28,19 @@ const (
 	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
 	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
 	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
-	HeaderError      = ReservedPrefix + "error"      // why the message is in quarantine
+	HeaderVersion    = ReservedPrefix + "version"    // int64: more than 0 once it was rescheduled on its way
+
+	// Of a message that is handled again, or is in quarantine:
+	HeaderQueue    = ReservedPrefix + "queue"    // whose consumer handled it
+	HeaderAttempts = ReservedPrefix + "attempts" // int64: how often, in vain
+	HeaderHistory  = ReservedPrefix + "history"  // array of texts: a line for each attempt
+	HeaderKey      = ReservedPrefix + "key"      // its routing key, while that is the queue's name
+	HeaderCC       = ReservedPrefix + "cc"       // its CC header, meanwhile
+
+	// Of a message in quarantine:
+	HeaderError       = ReservedPrefix + "error"       // why
+	HeaderStack       = ReservedPrefix + "stack"       // of the handler's panic
+	HeaderQuarantined = ReservedPrefix + "quarantined" // since when
 )
 
 const instantLayout = "2006-01-02T15:04:05.000Z07:00"
@@ -70,6 +82,12 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 	if m.Entry != "" {
 		headers[HeaderEntry] = m.Entry
+	}
+	if j.Version != 0 {
+		headers[HeaderVersion] = int64(j.Version)
+	}
+	if j.Queue != "" {
+		j.tell(headers)
 	}
 	return amqp.Publishing{
 		Headers:         headers,
@@ -119,6 +137,8 @@ func FromDelivery(d *amqp.Delivery) Message {
 	if _, ours := d.Headers[HeaderPath]; !ours && m.Expiration == "" {
 		m.Expiration = originalExpiration(d.Headers)
 	}
+	m.Journey.recall(d.Headers)
+	m.takeBack(d.Headers)
 	return m
 }
 
@@ -140,6 +160,9 @@ func originalExpiration(headers amqp.Table) string {
 func (m *Message) restore(name string, value any) {
 	if priority, ok := value.(byte); ok && name == HeaderPriority {
 		m.Priority = priority
+	}
+	if version, ok := value.(int64); ok && name == HeaderVersion {
+		m.Journey.Version = int(version)
 	}
 	text, ok := value.(string)
 	if !ok || len(text) > 255 { // which neither a property nor an envelope can hold

@@ -56,6 +56,10 @@ type Config struct {
 	// Parker takes messages whose delay equals no tier. Without one they go
 	// through the broker's inbox.
 	Parker Parker
+	// ParkAll has the Parker take messages whose delay equals a tier, too: there they
+	// can be looked up, brought forward, and told from a second one with the same ID.
+	// Otherwise these need neither Redis nor a bridge. Defaults to false.
+	ParkAll bool
 	// Channels is the number of AMQP channels to publish over, 1 to MaxChannels.
 	// Defaults to DefaultChannels.
 	Channels int
@@ -97,6 +101,9 @@ func New(c Config) (*Producer, error) {
 	}
 	if c.Channels < 1 || c.Channels > MaxChannels {
 		fault("Config.Channels is %d: use 1 to %d", c.Channels, MaxChannels)
+	}
+	if c.ParkAll && c.Parker == nil {
+		fault("Config.ParkAll needs a Parker")
 	}
 	if c.GiveUpAfter < 0 {
 		fault("Config.GiveUpAfter is %v: must not be negative", c.GiveUpAfter)

@@ -20,9 +20,13 @@ type Receipt struct {
 	// Due is when it is to be delivered: by Redis' clock where it is parked, by
 	// this machine's otherwise.
 	Due time.Time
-	// Duplicate means that a message with this ID is parked already. It stays
-	// as it is, and Due is that message's.
+	// Duplicate means that a message with this ID is parked already, or was
+	// published not longer ago than the parker remembers. It stays as it is, and
+	// Due is that message's.
 	Duplicate bool
+	// Cancelled means that this ID was cancelled, so that nothing was published. Due
+	// is that of the message that was cancelled, or zero.
+	Cancelled bool
 	// Past means that the instant had passed, so that the message is delivered
 	// at once.
 	Past bool
@@ -69,7 +73,7 @@ func (p *Producer) choose(ctx context.Context, entry *routes, m message.Message,
 		if delay == 0 {
 			return p.send(ctx, entry.ready, &m, now, now)
 		}
-		if tier, ok := entry.tiers[delay]; ok {
+		if tier, ok := entry.tiers[delay]; ok && !p.config.ParkAll {
 			return p.send(ctx, tier, &m, now, w.From(now))
 		}
 	}
@@ -116,6 +120,8 @@ func (p *Producer) park(ctx context.Context, entry *routes, m message.Message, w
 	case message.Parked:
 	case message.ParkedBefore:
 		receipt.Duplicate = true
+	case message.CancelledBefore:
+		receipt.Cancelled = true
 	case message.Overdue:
 		receipt, err = p.send(ctx, entry.ready, &m, now, ticket.Due)
 		receipt.Past = true

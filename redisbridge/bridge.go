@@ -7,7 +7,7 @@
 //
 //	parked -> claimed -> published -> confirmed -> settled
 //
-// and is removed only by the last step. Whoever dies in between leaves it
+// and may be forgotten only after the last step. Whoever dies in between leaves it
 // claimed, and the shard's next owner starts by putting it back: it may then be
 // delivered twice, and is never lost. docs/ARCHITECTURE.md has the whole story.
 package redisbridge
@@ -65,6 +65,10 @@ type Config struct {
 	// tries messages of an entry that is not configured, and has no ready
 	// exchange. Defaults to DefaultRepairEvery.
 	RepairEvery time.Duration
+	// Window is for how long after it was published an ID is remembered; see
+	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
+	// are two messages. Defaults to 0.
+	Window time.Duration
 	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
 	// for so long at the start. Once a bridge works, it waits for servers as
 	// long as it takes. Defaults to never.
@@ -105,8 +109,8 @@ func New(c Config) (*Bridge, error) {
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery and StartWithin must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin and Window must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -145,7 +149,7 @@ func New(c Config) (*Bridge, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology})
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window})
 	b.register = newRegister(b)
 	for n := range c.Topology.Shards() {
 		b.shards = append(b.shards, newShard(b, n))

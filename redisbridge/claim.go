@@ -2,9 +2,7 @@ package redisbridge
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,22 +31,9 @@ type claimed struct {
 
 // parked is one message that was claimed.
 type parked struct {
+	record
 	id        string
 	promoteAt int64 // Unix ms
-	stored    string
-}
-
-// A stored message is its due time and the time it was parked, 6 bytes of Unix
-// ms each, and then its envelope (lua/park.lua).
-const storedHeader = 12
-
-func (p parked) due() int64      { return unix48(p.stored) }
-func (p parked) parkedAt() int64 { return unix48(p.stored[6:]) }
-
-func unix48(s string) int64 {
-	var b [8]byte
-	copy(b[2:], s[:6])
-	return int64(binary.BigEndian.Uint64(b[:])) //nolint:gosec // 48 bits
 }
 
 const (
@@ -70,7 +55,7 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 		args = append(args, lead.Milliseconds())
 	}
 	answer, err := s.b.scripts.claim.Run(ctx, s.b.config.Client,
-		[]string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes}, args...).Slice()
+		[]string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes, s.keys.kept}, args...).Slice()
 	heard := time.Now()
 	if err != nil {
 		s.clock.forget()
@@ -84,9 +69,9 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 	if c.status == answerClaimed {
 		c.turn, c.asked, c.inHand, c.held = r.int(), r.int() == 1, r.int(), r.int() == 1
 		for len(r.rest) > 0 && r.err == nil {
-			p := parked{id: r.string(), promoteAt: r.int(), stored: r.string()}
-			if len(p.stored) < storedHeader {
-				r.fail("message %s has no due time", p.id)
+			p := parked{id: r.string(), promoteAt: r.int(), record: record(r.string())}
+			if !p.whole() {
+				r.fail("the record of message %s is cut off", p.id)
 				break
 			}
 			c.messages = append(c.messages, p)
@@ -128,30 +113,21 @@ func (s *shard) now() int64 {
 	return max(least, s.last.now)
 }
 
-// part returns the part of the schedule in which p belongs (lua/lib.lua).
-func (s *shard) part(p parked) int64 {
-	lead := p.due() - p.promoteAt
-	if slices.Contains(s.leads, time.Duration(lead)*time.Millisecond) {
-		return lead
-	}
-	return 0
-}
-
-// settle forgets messages that the broker has.
+// settle notes down that the broker has messages.
 func (s *shard) settle(ctx context.Context, done []outcome) error {
-	args := make([]any, 0, 5*len(done))
+	args := append(make([]any, 0, 2+5*len(done)), s.b.config.Window.Milliseconds(), keepVersions.Milliseconds())
 	for _, o := range done {
 		_, slot := locate(o.id, s.b.config.Topology.Shards())
-		args = append(args, o.id, slot[:], o.due(), o.promoteAt, s.part(o.parked))
+		args = append(args, o.id, slot[:], o.head(), o.promoteAt, o.lead(o.promoteAt, s.leads))
 	}
-	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes}, args)
+	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept}, args)
 }
 
 // postpone puts messages back into the schedule.
 func (s *shard) postpone(ctx context.Context, back []outcome) error {
-	args := append(make([]any, 0, 1+3*len(back)), s.b.id)
+	args := append(make([]any, 0, 1+4*len(back)), s.b.id)
 	for _, o := range back {
-		args = append(args, o.id, o.promoteAt, s.part(o.parked))
+		args = append(args, o.id, o.version(), o.promoteAt, o.lead(o.promoteAt, s.leads))
 	}
 	return s.exec(ctx, s.b.scripts.postpone, []string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes}, args)
 }

@@ -97,7 +97,7 @@ func stored(t *testing.T, url string, top *topology.Topology) map[string]copies 
 	}
 	for n := range top.Shards() {
 		shard := fmt.Sprintf("{%s:%d}:", top.Prefix(), n)
-		sets := []string{shard + "claimed"}
+		sets := []string{shard + "claimed", shard + "kept"}
 		for _, part := range must(client.SMembers(ctx, shard+"schedule").Result()) {
 			part = shard + "schedule:" + part
 			for _, bucket := range must(client.ZRange(ctx, part, 0, -1).Result()) {

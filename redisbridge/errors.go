@@ -23,6 +23,8 @@ var (
 	// ErrConfiguration means that the password, a permission or a setting is
 	// wrong, so that trying again does not help.
 	ErrConfiguration = errors.New("wrong Redis configuration")
+	// ErrInvalid means that an argument is out of bounds, as the text says.
+	ErrInvalid = errors.New("invalid")
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
 	ErrFull = errors.New("no room in Redis: raise maxmemory, and keep maxmemory-policy noeviction")
 )

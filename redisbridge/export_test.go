@@ -2,6 +2,7 @@ package redisbridge
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -33,10 +34,27 @@ func EnvelopesOf(t *topology.Topology, id string) string {
 	return keysOf(t, shard).slot(slot)
 }
 
-// Holds reports whether Redis has a message, parked or claimed.
+// Holds reports whether Redis has a message that waits for the bridge, parked or claimed.
 func Holds(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) (bool, error) {
 	shard, slot := locate(id, t.Shards())
-	return client.HExists(ctx, keysOf(t, shard).slot(slot), id).Result()
+	k := keysOf(t, shard)
+	there, err := client.HExists(ctx, k.slot(slot), id).Result()
+	if err != nil || !there {
+		return false, err
+	}
+	switch err := client.ZScore(ctx, k.kept, id).Err(); {
+	case errors.Is(err, redis.Nil):
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+// Forget has Redis know nothing of an ID any more, as a bridge does in time.
+func Forget(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) error {
+	shard, slot := locate(id, t.Shards())
+	k := keysOf(t, shard)
+	return errors.Join(client.ZRem(ctx, k.kept, id).Err(), client.HDel(ctx, k.slot(slot), id).Err())
 }
 
 // PlanFor is planFor, for its property test.
@@ -119,9 +137,9 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 	shard, slot := locate(m.ID, len(p.keys))
 	now := time.Now().UnixMilli()
 	one := placed{parking: &parking{
-		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(make([]byte, storedHeader), m, m.ID),
+		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(newRecord(0, false, 0, 0), m, m.ID),
 	}, due: due.UnixMilli()}
-	one.at, one.part = p.place(one.due, now)
+	one.at, one.part = p.place(one.due, now, false)
 	put48(one.stored, one.due)
 	put48(one.stored[6:], now)
 	_, err := p.storePlainly(ctx, shard, []placed{one})

@@ -194,11 +194,14 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 // deliver parks a message, or publishes it where it is due.
 func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
-		ticket, err := b.park.parkAs(ctx, e.key, m, when)
+		ticket, err := b.park.parkAs(ctx, e.key, m, when, newRecord(0, false, 0, envelopeRoom+len(m.Body)))
 		switch {
 		case err != nil:
 			return err
-		case ticket.Parking == message.Parked, ticket.Parking == message.ParkedBefore && e.again:
+		case ticket.Parking == message.CancelledBefore:
+			b.log.Info("message is dropped: its ID is cancelled", "id", e.key)
+			return nil
+		case ticket.Parking == message.Parked, ticket.Parking == message.ParkedBefore && (e.again || b.config.Window > 0):
 			return nil
 		case ticket.Parking == message.ParkedBefore:
 			// A foreign client need not give each message an ID of its own.
@@ -213,10 +216,11 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 	case !there: // let it wait in Redis, rather than in the way of others
 		return b.deliver(ctx, ready, e, m, message.After(refusedPause))
 	}
-	now := time.Now()
+	// When it was published is not known: a change since then must not be taken for one
+	// of an earlier message with the same ID.
 	err = publish(ctx, ready, broker.Outgoing{
 		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
-		Publishing: m.Publishing(message.Journey{Published: now, Due: now, Path: message.PathDirect}),
+		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
 	b.readies.forget(err)
 	return err

@@ -20,7 +20,8 @@ type shardKeys struct {
 	number    string
 	schedule  string // what is to be promoted when, in parts; see lua/lib.lua
 	state     string // who owns the shard, and for when its alarm is set
-	claimed   string // IDs being promoted, scored by their instant of promotion
+	claimed   string // IDs being promoted, scored by their instant of promotion and version
+	kept      string // IDs of records that are to be forgotten, scored by when
 	envelopes string // base of the keys of the envelopes
 }
 
@@ -32,6 +33,7 @@ func keysOf(t *topology.Topology, shard int) shardKeys {
 		schedule:  tag + "schedule",
 		state:     tag + "state",
 		claimed:   tag + "claimed",
+		kept:      tag + "kept",
 		envelopes: tag + "env", // short: there are many
 	}
 }

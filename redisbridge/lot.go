@@ -32,26 +32,37 @@ type parking struct {
 	id     string
 	called time.Time // a delay runs from here
 	when   message.When
-	stored []byte // what Redis is to keep, with room for both instants in front
+	stored []byte // the record that Redis is to keep, but for the first two instants
 
 	ticket message.Ticket
 	answer chan error // takes one
 	sent   bool       // guarded by lots.mu; it can no longer be called back
 }
 
+func (p *parking) record() record { return record(p.stored[:recordHeader]) }
+
 // A request is what lua/park.lua wants to know of a message, packed.
 type request [13 + len(slot{})]byte
 
+// What the first byte of a request says.
+const (
+	wantsDelay  = 1
+	wantsNoLane = 2
+)
+
 // requestFor packs instants and delays, which fit into 6 bytes: message.When.Validate
 // sees to it.
-func requestFor(w message.When, notLaterThan int64, s slot) (packed request) {
+func requestFor(w message.When, notLaterThan int64, s slot, direct bool) (packed request) {
 	delay, relative := w.Relative()
 	ms := delay.Milliseconds()
 	if relative {
-		packed[0] = 1
+		packed[0] = wantsDelay
 	} else {
 		instant, _ := w.Instant()
 		ms = instant.UnixMilli()
+	}
+	if direct {
+		packed[0] |= wantsNoLane
 	}
 	put48(packed[1:], max(0, ms))
 	put48(packed[7:], notLaterThan)
@@ -198,18 +209,19 @@ func undone(err error) bool {
 // arguments returns what lua/park.lua is called with for a lot of one shard.
 func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) {
 	k := p.keys[shard]
-	args = append(make([]any, 0, 3+len(p.leads)+3*len(lot)), wakeChannel(p.config.Topology), k.number, len(p.leads))
+	args = append(make([]any, 0, 4+len(p.leads)+3*len(lot)),
+		wakeChannel(p.config.Topology), k.number, p.config.Window.Milliseconds(), len(p.leads))
 	args = append(args, p.leads...)
 	for _, one := range lot {
 		_, notLaterThan, _ := p.clocks[shard].bounds(one.called) // 0 if unknown
-		r := requestFor(one.when, notLaterThan, one.slot)
-		args = append(args, one.id, r[:], one.stored[storedHeader:])
+		r := requestFor(one.when, notLaterThan, one.slot, one.record().direct())
+		args = append(args, one.id, r[:], one.stored[stampAt:])
 	}
-	return []string{k.schedule, k.state, k.envelopes}, args
+	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
 }
 
 // The answers of lua/park.lua are those of message.Parking, and this one.
-const answerFull = 4
+const answerFull = 255
 
 const answerBytes = 7 // for each message
 
@@ -236,7 +248,7 @@ func answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, hea
 			one.answer <- ErrFull
 			continue
 		}
-		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: time.UnixMilli(unix48(outcome[1:]))}
+		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: instantOf(unix48(outcome[1:]))}
 		one.answer <- nil
 	}
 }

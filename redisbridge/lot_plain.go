@@ -62,7 +62,7 @@ func (p *Park) parkPlainly(ctx context.Context, shard int, lot []*parking) (rest
 			continue
 		}
 		m := placed{parking: one, due: due}
-		m.at, m.part = p.place(due, most)
+		m.at, m.part = p.place(due, most, one.record().direct())
 		put48(one.stored, due)
 		put48(one.stored[6:], most)
 		plain = append(plain, m)
@@ -187,15 +187,15 @@ func (p *Park) takeBack(ctx context.Context, shard int, back []placed) error {
 	args := append(make([]any, 0, 1+len(p.leads)+6*len(back)), len(p.leads))
 	args = append(args, p.leads...)
 	for _, m := range back {
-		args = append(args, m.id, m.slot[:], m.stored[:storedHeader], m.at, m.part, m.isNew.Val())
+		args = append(args, m.id, m.slot[:], m.stored[:stampAt], m.at, m.part, m.isNew.Val())
 	}
-	return p.scripts.takeBack.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.envelopes}, args...).Err()
+	return p.scripts.takeBack.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.envelopes, k.kept}, args...).Err()
 }
 
 // place returns where a message belongs in the schedule, as place of lua/lib.lua does.
-func (p *Park) place(due, parkedAt int64) (at int64, part string) {
+func (p *Park) place(due, parkedAt int64, direct bool) (at int64, part string) {
 	for _, lead := range slices.Backward(p.config.Topology.Leads()) {
-		if lead := lead.Milliseconds(); lead <= due-parkedAt {
+		if lead := lead.Milliseconds(); !direct && lead <= due-parkedAt {
 			return due - lead, strconv.FormatInt(lead, 10)
 		}
 	}

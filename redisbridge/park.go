@@ -23,7 +23,23 @@ type ParkConfig struct {
 	Client redis.UniversalClient
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
+	// Window is for how long after it was published an ID is remembered, so that a
+	// second message with it is told from the first one. While a message waits, its
+	// ID always is. It is the bridges' own. Each message takes its place in Redis for
+	// so long at least. Defaults to 0.
+	Window time.Duration
+	// Remember is for how long Redis knows of a message what became of it, cancelled or
+	// delivered, where its consumer says so. Defaults to DefaultRemember.
+	Remember time.Duration
 }
+
+// DefaultRemember is the default of ParkConfig.Remember.
+const DefaultRemember = 10 * time.Minute
+
+// keepVersions is for how long a tombstone, and the version of a message that was
+// rescheduled, are kept after it is due, where the broker may have a copy: that is how
+// long the queue of its consumer may stand still.
+const keepVersions = 24 * time.Hour
 
 // Park puts messages into Redis, to be promoted by the bridges. It may be used
 // from many goroutines, whose messages then share round trips and flushes to
@@ -46,6 +62,12 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
 		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
 	}
+	if c.Window < 0 || c.Remember < 0 {
+		return nil, errors.New("redisbridge: ParkConfig.Window and Remember must not be negative")
+	}
+	if c.Remember == 0 {
+		c.Remember = DefaultRemember
+	}
 	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())
@@ -66,23 +88,22 @@ func NewPark(c ParkConfig) (*Park, error) {
 // refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
 // like), where trying again later helps, and ErrFull.
 func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
-	return p.parkAs(ctx, m.ID, m, w)
+	return p.parkAs(ctx, m.ID, m, w, newRecord(0, false, 0, envelopeRoom+len(m.Body)))
 }
 
 // envelopeRoom is for what an envelope has beside a body, as a rule.
 const envelopeRoom = 128
 
-// parkAs parks m under a key that may differ from its ID.
-func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
+// parkAs parks m under a key that may differ from its ID, with what begins its record.
+func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin []byte) (message.Ticket, error) {
 	called := time.Now()
 	if err := p.check(ctx); err != nil {
 		return message.Ticket{}, err
 	}
 	shard, slot := locate(key, len(p.keys))
-	stored := make([]byte, storedHeader, storedHeader+envelopeRoom+len(m.Body))
 	one := &parking{
 		shard: shard, slot: slot, id: key, called: called, when: w,
-		stored: message.AppendEnvelope(stored, m, key), answer: make(chan error, 1),
+		stored: message.AppendEnvelope(begin, m, key), answer: make(chan error, 1),
 	}
 	if err := p.lots.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, err)
@@ -90,22 +111,9 @@ func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w mes
 	return one.ticket, nil
 }
 
-// Cancel takes a message out of Redis, so that it is never delivered. It reports
-// false where none waits under the ID: it was never parked, has been delivered,
-// or is being promoted already. After an error that wraps ErrUnconfirmed nobody
-// can know; calling it again is harmless.
-func (p *Park) Cancel(ctx context.Context, id string) (bool, error) {
-	if err := p.check(ctx); err != nil {
-		return false, err
-	}
-	shard, slot := locate(id, len(p.keys))
-	k := p.keys[shard]
-	cancelled, err := p.scripts.cancel.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.slot(slot), k.envelopes}, append([]any{id}, p.leads...)...).Bool()
-	if err != nil {
-		return false, fmt.Errorf("cancel message %s: %w", id, classify(err))
-	}
-	return cancelled, nil
-}
+// Check returns nil once Redis answers and holds the layout that the topology describes.
+// All other methods see to that themselves, on first use.
+func (p *Park) Check(ctx context.Context) error { return p.check(ctx) }
 
 // check makes sure, on first use, that Redis holds the layout that the topology
 // describes.
@@ -121,7 +129,7 @@ func (p *Park) check(ctx context.Context) error {
 }
 
 // layoutVersion is the version of the keys and their contents.
-const layoutVersion = "3"
+const layoutVersion = "4"
 
 // checkLayout compares what is stored under the prefix with the topology, and
 // notes it down where nothing is stored yet. A message is found by its ID only

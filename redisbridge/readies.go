@@ -99,7 +99,7 @@ func entryOf(out broker.Outgoing) string {
 // ask again before the pause is over.
 func (s *shard) expectReady(ctx context.Context, out broker.Outgoing) (there, waited bool, err error) {
 	entry := entryOf(out)
-	if s.b.readies.has(entry) {
+	if s.b.readies.has(entry) || out.Exchange == s.b.config.Topology.RetryExchange() {
 		return true, false, nil
 	}
 	exchange := s.b.config.Topology.ReadyExchangeOf(entry)

@@ -53,20 +53,26 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 }
 
 // outgoing is the message as plan p publishes it, with headers for its headers.
-// An undecodable envelope goes to quarantine as it is.
+// An undecodable envelope goes to quarantine as it is, and a retry back to its queue.
 func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
-	decoded, err := message.DecodeEnvelope([]byte(m.stored[storedHeader:]), m.id)
+	decoded, err := message.DecodeEnvelope(m.envelope(), m.id)
 	if err != nil {
 		return broker.Outgoing{
 			Exchange: t.Quarantine(), RoutingKey: m.id, Mandatory: true,
-			Publishing: message.Undecodable(m.id, []byte(m.stored), err),
+			Publishing: message.Undecodable(m.id, []byte(m.record), err),
 		}, message.PathQuarantine
 	}
 	journey := message.Journey{
-		Published: time.UnixMilli(m.parkedAt()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady,
+		Published: instantOf(m.published()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady, Version: m.version(),
 	}
-	// The ready exchange returns a message only where its alternate is missing.
+	// Both exchanges return a message only where their alternate is missing.
 	out := broker.Outgoing{Exchange: t.ReadyExchangeOf(decoded.Entry), RoutingKey: decoded.RoutingKey, Mandatory: true}
+	if queue, ok := decoded.RetryQueue(); ok {
+		out.Exchange, out.RoutingKey = t.RetryExchange(), queue
+		journey.Published, journey.Path = time.Time{}, message.PathRetry // published is what its headers say
+		out.Publishing = decoded.PublishingIn(headers, journey)
+		return out, journey.Path
+	}
 	if p.lane > 0 {
 		journey.Path = message.PathLane(topology.TTLName(p.lane))
 		out.Exchange = t.LaneOf(decoded.Entry, p.lane, shard)

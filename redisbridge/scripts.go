@@ -22,6 +22,15 @@ var takeBackLua string
 //go:embed lua/cancel.lua
 var cancelLua string
 
+//go:embed lua/reschedule.lua
+var rescheduleLua string
+
+//go:embed lua/arrive.lua
+var arriveLua string
+
+//go:embed lua/carry.lua
+var carryLua string
+
 //go:embed lua/claim.lua
 var claimLua string
 
@@ -40,10 +49,26 @@ var attendLua string
 //go:embed lua/clock.lua
 var clockLua string
 
+//go:embed lua/look.lua
+var lookLua string
+
+//go:embed lua/pages.lua
+var pagesLua string
+
+//go:embed lua/list.lua
+var listLua string
+
+//go:embed lua/count.lua
+var countLua string
+
+//go:embed lua/tally.lua
+var tallyLua string
+
 // scripts are the only way in which parked messages change, but for the transaction
 // of parkPlainly.
 type scripts struct {
-	park, wake, takeBack, cancel, claim, settle, postpone, yield, attend, clock *redis.Script
+	park, wake, takeBack, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
+	look, list, count, tally                                                                               *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -53,6 +78,9 @@ type scripts struct {
 // all keys of a shard are in one, derived ones too, by their hash tag.
 const evenFull = "#!lua flags=allow-oom\n"
 
+// onlyLooks has the server see to it that a script writes nothing. A full Redis runs it.
+const onlyLooks = "#!lua flags=no-writes\n"
+
 func newScripts() scripts {
 	with := func(flags, source string) *redis.Script { return redis.NewScript(flags + libLua + source) }
 	return scripts{
@@ -61,8 +89,11 @@ func newScripts() scripts {
 		park: with("", parkLua), clock: with("", clockLua),
 		wake: with(evenFull, wakeLua), takeBack: with(evenFull, takeBackLua),
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
-		cancel: with(evenFull, cancelLua),
-		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		cancel: with(evenFull, cancelLua), reschedule: with(evenFull, rescheduleLua),
+		arrive: with(evenFull, arriveLua), carry: with(evenFull, carryLua),
+		look: with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
+		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
+		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

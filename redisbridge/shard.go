@@ -295,7 +295,11 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	if err := s.poise(ctx); err != nil {
 		return err
 	}
-	p := planFor(s.leads, m.due(), m.promoteAt, s.now())
+	leads := s.leads
+	if m.direct() {
+		leads = nil
+	}
+	p := planFor(leads, m.due(), m.promoteAt, s.now())
 	if p.postponed > 0 {
 		s.putBack(m, p.postponed)
 		return nil

@@ -14,7 +14,7 @@ const (
 	StepPublished
 	// StepConfirmed: the broker has it, and Redis has not been told.
 	StepConfirmed
-	// StepSettled: Redis has forgotten it.
+	// StepSettled: Redis knows that the broker has it, and forgets it once it is due.
 	StepSettled
 )
 

@@ -252,8 +252,8 @@ func (d *deletion) deletePair(ctx context.Context, name string) error {
 	return d.deleteQueue(ctx, name)
 }
 
-// deleteReady deletes the ready exchanges, and with them the bindings that others
-// have made to them, after the exchanges that lead there.
+// deleteReady deletes the ready exchanges and the retry exchange, and with them the
+// bindings that others have made to them, after the exchanges that lead there.
 func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 	bindings, err := d.management.bindings(ctx)
 	if err != nil {
@@ -264,13 +264,16 @@ func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 			return err
 		}
 	}
+	exchanges := []string{t.RetryExchange()}
 	for _, e := range t.allEntries() {
-		ready := t.ReadyExchangeOf(e.Name)
-		if err := d.deleteExchange(ctx, ready); err != nil {
+		exchanges = append(exchanges, t.ReadyExchangeOf(e.Name))
+	}
+	for _, name := range exchanges {
+		if err := d.deleteExchange(ctx, name); err != nil {
 			return err
 		}
 		for _, b := range bindings {
-			if b.Source == ready {
+			if b.Source == name {
 				d.deleted(KindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
 			}
 		}

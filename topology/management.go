@@ -65,6 +65,8 @@ type brokerQueue struct {
 	OperatorPolicy  string         `json:"operator_policy"`
 	EffectivePolicy map[string]any `json:"effective_policy_definition"` // nil without statistics
 	Messages        *int           `json:"messages"`                    // ready, unacknowledged, and dead letters not confirmed yet
+	Ready           *int           `json:"messages_ready"`
+	Unacknowledged  *int           `json:"messages_unacknowledged"`
 	Consumers       int            `json:"consumers"`
 }
 

@@ -180,6 +180,11 @@ func (t *Topology) EntryExchange() string { return t.name("entry") }
 // the original routing key. Each of [Topology.Entries] has another one.
 func (t *Topology) ReadyExchange() string { return t.name("ready") }
 
+// RetryExchange is the direct exchange through which a message comes back to the
+// queue whose consumer could not handle it: the queue is bound by its own name, and
+// no other gets the message.
+func (t *Topology) RetryExchange() string { return t.name("retry") }
+
 // Inbox is the queue, and the exchange before it, for entry messages whose
 // delay matches no tier.
 func (t *Topology) Inbox() string { return t.name("inbox") }
@@ -255,6 +260,9 @@ func (t *Topology) Exchanges() []Exchange {
 			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
 		})
 	}
+	exchanges = append(exchanges, Exchange{
+		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{argAlternate: t.Unrouted()},
+	})
 	if len(t.entries) > 0 {
 		exchanges = append(exchanges, t.dueExchanges()...)
 	}

@@ -12,7 +12,9 @@
 -- What is late to be promoted, but not overdue, is claimed step by step, lane by
 -- lane, so that the bridge can catch up at its pace while there is time.
 --
--- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes
+-- It also forgets what needs no longer be kept, some of it with each call.
+--
+-- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes, 5 kept
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
 --       grace in ms, 5 turn, 6 most messages, 7 most bytes, 8 step in ms, from
 --       a lane's first that is late, 9... TTLs of the lanes in ms
@@ -29,13 +31,17 @@ local room, bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 local now, us = clock()
 local never = 9007199254740991
 local late_ms = 1000 -- so late, a message is not merely waiting for its claim
+local most_forgotten = 500
+local forget_every = 5000
 
 local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
 end
 
+-- A message's record, if it waits.
 local function envelope(id)
-  return redis.call('HGET', envelopes_key(KEYS[4], id), id)
+  local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
+  return stored and is_waiting(stored) and stored
 end
 
 local function return_claimed()
@@ -43,11 +49,12 @@ local function return_claimed()
   for i = 9, #ARGV do lanes[ARGV[i]] = true end
   local all, notes = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), {}
   for i = 1, #all, 2 do
-    local id, at, part = all[i], tonumber(all[i + 1]), '0'
+    local id, at, part = all[i], math.floor(all[i + 1]), '0'
     local stored = envelope(id)
     if stored then
-      local lead = string.format('%.0f', struct.unpack('>I6', stored) - at)
-      if lanes[lead] then part = lead end
+      local r = read(stored)
+      local lead = string.format('%.0f', r.due - at)
+      if lanes[lead] and not r.direct then part = lead end
       schedule_note(notes, part, at, id)
     end
   end
@@ -63,13 +70,13 @@ if owner ~= me then
     return {2, us, ends}
   end
   if not preferred then
-    local head = schedule_head(KEYS[1])
+    local first = schedule_head(KEYS[1])
     if redis.call('EXISTS', KEYS[3]) == 1 then
-      head = math.min(head or never, now - grace) -- the last owner died at work
+      first = math.min(first or never, now - grace) -- the last owner died at work
     end
-    if not head or head > now - grace then
-      set_alarm(head)
-      return {3, us, head or -1}
+    if not first or first > now - grace then
+      set_alarm(first)
+      return {3, us, first or -1}
     end
   end
   redis.call('HDEL', KEYS[2], 'asker')
@@ -100,7 +107,7 @@ end
 -- (lot_plain.go), which is the one that c has come to.
 local function put_right(c, due)
   local at, part = due - c.lead, string.format('%.0f', c.lead)
-  local claimed = redis.call('ZSCORE', KEYS[3], c.id)
+  local claimed = redis.call('ZSCORE', KEYS[3], c.id) or redis.call('ZSCORE', KEYS[5], c.id)
   if not claimed then
     local notes = {}
     schedule_note(notes, part, at, c.id)
@@ -170,8 +177,8 @@ while room > 0 and bytes > 0 do
     else
       first.gone[#first.gone + 1] = first.id
     end
-    if stored and due == first.due then
-      taken[#taken + 1] = first.at
+    if stored and due == first.due and not redis.call('ZSCORE', KEYS[5], first.id) then
+      taken[#taken + 1] = exactly(score(first.at, read(stored).version))
       taken[#taken + 1] = first.id
       found[#found + 1] = first.id
       found[#found + 1] = first.at
@@ -187,11 +194,25 @@ for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end
 
-local head = schedule_head(KEYS[1])
-set_alarm(head)
+-- Forgets what was kept for long enough, and returns when to do so again. The entry
+-- goes first: one that is left behind would take the ID's next message with it.
+local function forget()
+  local over = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, most_forgotten)
+  if #over > 0 then
+    redis.call('ZREM', KEYS[5], unpack(over))
+    for _, id in ipairs(over) do redis.call('HDEL', envelopes_key(KEYS[4], id), id) end
+  end
+  if #over == most_forgotten then return now end
+  local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
+  return oldest and tonumber(oldest) + forget_every -- so that many go at once
+end
+
+local soonest = math.min(forget() or never, schedule_head(KEYS[1]) or never)
+if soonest == never then soonest = nil end
+set_alarm(soonest)
 redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn)
 local asked = (state[4] and state[4] ~= me) and 1 or 0
-local answer = {1, us, head or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held}
+local answer = {1, us, soonest or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held}
 for i = 1, #found do
   answer[#answer + 1] = found[i]
 end

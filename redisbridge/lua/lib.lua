@@ -20,7 +20,18 @@
 -- killed while it writes that, it starts without the transaction, but leaves its
 -- beginning in the file; after another restart that beginning has happened. So every
 -- script writes in an order in which each beginning does no harm: an envelope always
--- has an entry in the schedule or the claimed set.
+-- has an entry in the schedule or the claimed set, and what is in the set of those that
+-- are kept always has a record. A record that should be kept and is not does no harm.
+--
+-- What is stored of an ID is its record: 6 bytes of Unix ms for when it is due, 6 for
+-- when it was parked (or planned anew, or came to its end), 2 bytes of stamp, 6 for
+-- when it was published first, where that is another instant, and the envelope. Go
+-- has the same (record.go). The stamp is, from its lowest bit on, 10 bits of version,
+-- which tells the copies of a message that was rescheduled apart, 3 of state, one that
+-- says that the message goes into no lane, and one that the 6 bytes are there.
+--
+-- Once the broker has a message, and once it was cancelled or delivered, its ID is in
+-- the set of those that are kept, scored by the instant from which it can be forgotten.
 local bucket_ms = 2000
 
 -- What one command can bear, and more; even.
@@ -51,11 +62,50 @@ local function envelopes_key(base, id)
   return base .. ':' .. string.sub(sum, 1, 4) .. (string.byte(sum, 5) < 56 and '0' or '1') -- 56 is an 8
 end
 
+-- States of a record. A message that waits may be parked, claimed or promoted. One that
+-- was moved was rescheduled without its envelope at hand.
+local waiting, cancelled, delivered, moved = 0, 1, 2, 3
+
+-- Packs what comes before the envelope.
+local function head(due, parked_at, version, state, direct, published)
+  local stamp = version % 1024 + 1024 * state + (direct and 8192 or 0)
+  if published == parked_at then return struct.pack('>I6I6I2', due, parked_at, stamp) end
+  return struct.pack('>I6I6I2I6', due, parked_at, stamp + 16384, published)
+end
+
+-- Reads a record; r.body is where its envelope begins.
+local function read(stored)
+  local r, stamp = {}
+  r.due, r.parked_at, stamp = struct.unpack('>I6I6I2', stored)
+  r.version, r.state = stamp % 1024, math.floor(stamp / 1024) % 8
+  r.direct = math.floor(stamp / 8192) % 2 == 1
+  r.published, r.body = r.parked_at, 15
+  if stamp >= 16384 then
+    r.published, r.body = struct.unpack('>I6', stored, 15), 21
+  end
+  return r
+end
+
+local function is_waiting(stored)
+  return math.floor(struct.unpack('>I2', stored, 13) / 1024) % 8 == waiting
+end
+
+-- How a claimed message is scored: by the instant of its promotion and, as a fraction,
+-- its version, so that no other version is taken for it.
+local function score(at, version)
+  return at + version / 1024
+end
+
+-- A score as an argument: tostring would round it.
+local function exactly(score)
+  return string.format('%.17g', score)
+end
+
 -- Where a message belongs that is due at an instant and was parked at another:
 -- the instant of its promotion, and the part. The TTLs of the lanes are in ttls,
 -- longest first, from index first on.
-local function place(due, parked_at, ttls, first, last)
-  for i = first, last do
+local function place(due, parked_at, direct, ttls, first, last)
+  for i = first, direct and 0 or last do
     if tonumber(ttls[i]) <= due - parked_at then
       return due - ttls[i], ttls[i]
     end

@@ -1,34 +1,50 @@
--- Forgets messages that the broker has confirmed, wherever they are by now:
--- another bridge may have taken the shard over meanwhile. A message whose due
--- time is no longer the confirmed one is another message by now, and stays.
+-- Notes that the broker has confirmed messages, wherever they are by now: another
+-- bridge may have taken the shard over meanwhile. They are kept until they are due,
+-- or longer where an ID is remembered for longer. A message that is no longer the
+-- confirmed one, since it was planned anew, cancelled or delivered, stays as it is.
 --
--- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes
--- ARGV: ID, slot of its envelope, due, promote at, part of the schedule; for each
---       message
--- Returns the number of messages forgotten. O(log N) per message.
+-- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes, 4 kept
+-- ARGV: 1 window in ms, for which an ID is remembered from when it was published, 2 the
+--       same from when a message is due that was rescheduled, then for each message
+--       its ID, the slot of its record, the record's first 20 bytes, promote at, and
+--       part of the schedule
+-- Returns the number of messages settled. O(log N) per message.
 local most = 500 -- arguments that one call can bear, and more
-local settled = 0
-for first = 1, #ARGV, 5 * most do
+local now, settled = clock(), 0
+local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
+for first = 3, #ARGV, 5 * most do
   local last = math.min(first + 5 * most - 1, #ARGV)
-  local ids, ours = {}, {}
+  local ids, ours, kept, gone, back = {}, {}, {}, {}, {}
   for i = first, last, 5 do ids[#ids + 1] = ARGV[i] end
   local claimed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
   for n, id in ipairs(ids) do
     local i = first + 5 * (n - 1)
-    local key, due, at = KEYS[3] .. ':' .. ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-    if claimed[n] and tonumber(claimed[n]) == at then
-      ours[#ours + 1] = id
-      settled = settled + redis.call('HDEL', key, id)
-    else
+    local key, start, at = KEYS[3] .. ':' .. ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
+    local r = read(start)
+    local is_ours = claimed[n] and tonumber(claimed[n]) == score(at, r.version)
+    if not is_ours then
       local stored = redis.call('HGET', key, id)
-      if stored and struct.unpack('>I6', stored) == due then
-        redis.call('HDEL', key, id)
-        ours[#ours + 1] = id
-        schedule_remove(KEYS[1], ARGV[i + 4], at, id)
-        settled = settled + 1
+      if stored and string.sub(stored, 1, 14) == string.sub(start, 1, 14) then
+        is_ours = true
+        back[#back + 1] = {ARGV[i + 4], at, id}
       end
     end
+    if is_ours then
+      local over = math.max(r.due, r.published + window)
+      if r.version > 0 then over = math.max(over, r.due + after) end
+      if over > now then
+        kept[#kept + 1] = exactly(over)
+        kept[#kept + 1] = id
+      else
+        gone[#gone + 1] = {key, id}
+      end
+      ours[#ours + 1] = id
+    end
   end
+  if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
+  for _, one in ipairs(gone) do redis.call('HDEL', one[1], one[2]) end
+  for _, one in ipairs(back) do schedule_remove(KEYS[1], one[1], one[2], one[3]) end
   if #ours > 0 then redis.call('ZREM', KEYS[2], unpack(ours)) end
+  settled = settled + #ours
 end
 return settled

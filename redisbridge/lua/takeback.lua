@@ -2,7 +2,7 @@
 -- lua/park.lua: messages whose ID was parked before, and those for which this
 -- clock had been taken for another.
 --
--- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes
+-- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes, 4 kept
 -- ARGV: 1 number of lanes, then their TTLs in ms, longest first, and then for each
 --       message its ID, the slot of its envelope, its due time and when it was
 --       parked, 6 bytes of Unix ms each, its instant of promotion, its part of the
@@ -20,9 +20,9 @@ for i = first_message, #ARGV, 6 do
     else
       redis.call('HDEL', key, id)
     end
-  elseif stored and not claimed then
-    local due, parked_at = struct.unpack('>I6I6', stored)
-    local its_at, its_part = place(due, parked_at, ARGV, 2, first_message - 1)
+  elseif stored and not claimed and is_waiting(stored) and not redis.call('ZSCORE', KEYS[4], id) then
+    local r = read(stored)
+    local its_at, its_part = place(r.due, r.parked_at, r.direct, ARGV, 2, first_message - 1)
     superfluous = its_part ~= part or math.floor(its_at / bucket_ms) ~= math.floor(at / bucket_ms)
   end
   if superfluous then schedule_remove(KEYS[1], part, at, id) end

@@ -1,0 +1,84 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Answers of lua/arrive.lua.
+const (
+	answerDeliver     = 1
+	answerCancelled   = 2
+	answerRescheduled = 3
+	answerParkAgain   = 4
+)
+
+// Arrive says what a consumer is to do with a message that has come, and notes down
+// that it was delivered: from then on it is too late to cancel it. A message that was
+// rescheduled while it was out of Redis' reach is parked again here, before Arrive tells
+// that it is to be dropped.
+//
+// Until Arrive has returned without an error the message must be neither handled nor
+// acknowledged. Calling it again is harmless.
+func (p *Park) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	arrival, err := p.arrive(ctx, m)
+	if err != nil {
+		return message.Arrival{}, fmt.Errorf("arrival of message %s: %w", m.ID, err)
+	}
+	return arrival, nil
+}
+
+func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	if m.ID == "" { // which nobody can have cancelled
+		return message.Arrival{Fate: message.Deliver}, nil
+	}
+	if err := p.check(ctx); err != nil {
+		return message.Arrival{}, err
+	}
+	shard, slot := locate(m.ID, len(p.keys))
+	k := p.keys[shard]
+	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
+	for {
+		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
+			[]string{k.schedule, k.state, k.claimed, k.slot(slot), k.envelopes, k.kept},
+			m.ID, published, due, m.Journey.Version,
+			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds()).Int64Slice()
+		switch {
+		case err != nil:
+			return message.Arrival{}, classify(err)
+		case len(answer) == 1 && answer[0] == answerDeliver:
+			return message.Arrival{Fate: message.Deliver}, nil
+		case len(answer) == 2 && answer[0] == answerCancelled:
+			return message.Arrival{Fate: message.DropCancelled, At: instantOf(answer[1])}, nil
+		case len(answer) == 2 && answer[0] == answerRescheduled:
+			return message.Arrival{Fate: message.DropRescheduled, At: instantOf(answer[1])}, nil
+		case len(answer) != 2 || answer[0] != answerParkAgain:
+			return message.Arrival{}, errors.Join(ErrUnconfirmed, fmt.Errorf("the answer %v of a script has no meaning", answer))
+		}
+		args := append([]any{
+			wakeChannel(p.config.Topology), k.number, m.ID, published, message.AppendEnvelope(nil, m, m.ID),
+		}, p.leads...)
+		parked, err := p.scripts.carry.Run(ctx, p.config.Client,
+			[]string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
+		switch {
+		case err != nil:
+			return message.Arrival{}, classify(err)
+		case parked:
+			return message.Arrival{Fate: message.DropRescheduled, At: instantOf(answer[1])}, nil
+		}
+		if ctx.Err() != nil { // somebody has changed it meanwhile: ask again
+			return message.Arrival{}, ctx.Err()
+		}
+	}
+}
+
+func unixMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

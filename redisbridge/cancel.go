@@ -1,0 +1,125 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Outcome is what cancelling or rescheduling a message came to.
+type Outcome string
+
+// The outcomes.
+const (
+	// Done: the message waited. It is cancelled, or has its new due time. Where the
+	// broker had it already, its consumer drops what comes out of it.
+	Done Outcome = "done"
+	// WasCancelled: the message was cancelled before.
+	WasCancelled Outcome = "cancelled before"
+	// WasDelivered: it is too late; a consumer has taken the message.
+	WasDelivered Outcome = "delivered"
+	// Unknown: nothing is known of the ID, or no more than when it was due. If a
+	// message with it is on its way nevertheless, from a tier or in its consumer's
+	// queue, the consumer drops it, or parks it again until its new due time, as long
+	// as it asks Redis about what comes.
+	Unknown Outcome = "unknown"
+)
+
+// A Change is what [Park.Cancel] and [Park.Reschedule] return.
+type Change struct {
+	Outcome Outcome
+	// At is when the message was cancelled or delivered; otherwise now. By Redis' clock.
+	At time.Time
+	// Due is when the message is or was due; zero where that is unknown.
+	Due time.Time
+}
+
+// changeOf reads what the scripts return, whose codes are those of outcomes.
+func changeOf(answer []any) (Change, error) {
+	r := reply{rest: answer}
+	code, at, due := r.int(), r.int(), r.int()
+	outcomes := map[int64]Outcome{1: Done, 2: WasCancelled, 3: WasDelivered, 4: Unknown}
+	outcome, known := outcomes[code]
+	if !known {
+		r.fail("outcome %d has no meaning", code)
+	}
+	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due)}, r.err
+}
+
+// Cancel sees to it that a message has no effect, and says truthfully whether it came
+// in time. A message that waits in Redis leaves it. One that the broker has already, and
+// one of which nothing is known, is dropped by its consumer when it comes out, if that
+// asks [Park.Arrive]; so Unknown does not mean that nothing has happened. Publishing the ID
+// again has no effect as long as it is remembered.
+//
+// After an error that wraps ErrUnconfirmed nobody can know; calling it again is
+// harmless.
+func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
+	change, err := p.change(ctx, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
+		return p.scripts.cancel, []string{k.schedule, k.claimed, k.slot(slot), k.envelopes, k.kept},
+			append([]any{id, p.config.Remember.Milliseconds(), keepVersions.Milliseconds()}, p.leads...)
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("cancel message %s: %w", id, err)
+	}
+	return change, nil
+}
+
+// Reschedule gives a message another due time, earlier or later, and says truthfully
+// whether it came in time. An instant that has passed is now. Where the broker has the
+// message already it is parked again, as another version, and the consumer drops the
+// one that comes out at the old time, if it asks [Park.Arrive]. A message that nothing is
+// known of, since it went straight into a tier, cannot be brought forward: its
+// consumer parks it again when it comes, or handles it if the new time has passed by
+// then; the outcome is Unknown.
+//
+// The error wraps ErrInvalid where w is out of bounds. After one that wraps
+// ErrUnconfirmed nobody can know which due time counts; calling it again is harmless.
+func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Change, error) {
+	if err := w.Validate(time.Now()); err != nil {
+		return Change{}, fmt.Errorf("reschedule message %s: %w: %w", id, ErrInvalid, err)
+	}
+	relative, ms := 0, int64(0)
+	if delay, ok := w.Relative(); ok {
+		relative, ms = 1, delay.Milliseconds()
+	} else {
+		instant, _ := w.Instant()
+		ms = max(0, instant.UnixMilli())
+	}
+	change, err := p.change(ctx, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
+		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.slot(slot), k.envelopes, k.kept},
+			append([]any{wakeChannel(p.config.Topology), k.number, id, relative, ms, keepVersions.Milliseconds()}, p.leads...)
+	})
+	if err != nil {
+		return Change{}, fmt.Errorf("reschedule message %s: %w", id, err)
+	}
+	return change, nil
+}
+
+// change runs a script that changes what is known of an ID.
+func (p *Park) change(
+	ctx context.Context, id string, call func(shardKeys, slot) (*redis.Script, []string, []any),
+) (Change, error) {
+	if err := checkID(id); err != nil {
+		return Change{}, err
+	}
+	if err := p.check(ctx); err != nil {
+		return Change{}, err
+	}
+	shard, slot := locate(id, len(p.keys))
+	script, keys, args := call(p.keys[shard], slot)
+	answer, err := script.Run(ctx, p.config.Client, keys, args...).Slice()
+	if err != nil {
+		return Change{}, classify(err)
+	}
+	change, err := changeOf(answer)
+	if err != nil {
+		return Change{}, errors.Join(ErrUnconfirmed, err)
+	}
+	return change, nil
+}

@@ -1,0 +1,341 @@
+package redisbridge
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+const (
+	// Of each page: the most IDs that a script looks at, and the most bytes of records,
+	// so that nobody else waits for long; one record may be larger.
+	pageIDs   = 128
+	pageBytes = 1 << 20
+
+	// moveMargin is how long, in ms, whoever takes the items may pause between two.
+	moveMargin = 60_000
+
+	never = math.MaxInt64
+)
+
+// What a source is, beside a part of the schedule.
+const (
+	sourceClaimed = "claimed"
+	sourceKept    = "kept"
+)
+
+// A source is an ordered set in Redis of which a page is read at a time.
+type source struct {
+	name   string // sourceClaimed, sourceKept, or that of a part of the schedule
+	lead   int64  // of a part: its messages are due so much after their promotion, ms
+	bucket int64  // this, score and id are the position
+	score  string
+	id     string
+	bound  int64 // what comes from here yet is not due before, Unix ms
+	late   int64 // of what is kept: scores are so much after the due time, ms
+}
+
+// An item is an entry on its way into the list.
+type item struct {
+	Entry
+	due    int64 // Unix ms
+	moveAt int64 // it may be met again, in another source, from then on
+}
+
+// A shardList lists what waits in one shard, by due time. It merges sources none of
+// which is in that order by itself, and out of which messages move meanwhile: from a
+// part of the schedule to what is claimed, and on to what is kept. So of each stretch of
+// time it reads the parts first, then what is claimed, and then what is kept: a message
+// may be met twice, but is not overlooked.
+type shardList struct {
+	park     *Park
+	shard    int
+	filter   Filter
+	from, to int64 // of due times, Unix ms
+	now      int64 // Redis' clock, as last read
+
+	begun     bool
+	parts     []*source
+	kept      []*source
+	longest   int64 // lead of all lanes, ms
+	claimedTo int64 // what is claimed, and due by then, has been read
+
+	found    items
+	position int64               // the due time of the item returned last
+	seen     map[string]struct{} // items of that time that may be met again
+}
+
+func newShardList(p *Park, shard int, f Filter) *shardList {
+	l := &shardList{park: p, shard: shard, filter: f, to: never, position: math.MinInt64, seen: map[string]struct{}{}}
+	if !f.From.IsZero() {
+		l.from = max(0, f.From.UnixMilli())
+	}
+	if !f.Until.IsZero() {
+		l.to = f.Until.Add(time.Millisecond - 1).UnixMilli()
+	}
+	return l
+}
+
+// next returns the next item, and false at the end.
+func (l *shardList) next(ctx context.Context) (item, bool, error) {
+	if !l.begun {
+		if err := l.begin(ctx); err != nil {
+			return item{}, false, err
+		}
+		l.begun = true
+	}
+	for {
+		part, claimed, kept := first(l.parts), l.claimedBound(), first(l.kept)
+		bound := min(part.bound, claimed, kept.bound)
+		if len(l.found) > 0 && l.found[0].due <= bound {
+			if l.found[0].due >= l.to {
+				return item{}, false, nil
+			}
+			if one := heap.Pop(&l.found).(item); l.isNew(one) {
+				return one, true, nil
+			}
+			continue
+		}
+		if bound >= l.to {
+			return item{}, false, nil
+		}
+		var err error
+		switch bound {
+		case part.bound:
+			err = l.read(ctx, part, never)
+		case claimed:
+			err = l.readClaimed(ctx, part.bound)
+		default:
+			err = l.read(ctx, kept, min(part.bound, claimed))
+		}
+		if err != nil {
+			return item{}, false, fmt.Errorf("shard %d: %w", l.shard, err)
+		}
+	}
+}
+
+// first returns the source that is the furthest behind.
+func first(sources []*source) *source {
+	found := &source{bound: never}
+	for _, s := range sources {
+		if s.bound < found.bound {
+			found = s
+		}
+	}
+	return found
+}
+
+func (l *shardList) begin(ctx context.Context) error {
+	k := l.park.keys[l.shard]
+	us, err := l.park.scripts.clock.Run(ctx, l.park.config.Client, []string{k.state}).Int64()
+	if err != nil {
+		return classify(err)
+	}
+	names, err := l.park.config.Client.SMembers(ctx, k.schedule).Result()
+	if err != nil {
+		return classify(err)
+	}
+	l.now = us / 1000
+	for _, lead := range l.park.config.Topology.Leads() {
+		l.longest = max(l.longest, lead.Milliseconds())
+	}
+	for _, name := range names {
+		lead, err := strconv.ParseInt(name, 10, 64)
+		if err != nil {
+			return fmt.Errorf("its schedule has a part %q", name)
+		}
+		l.parts = append(l.parts, &source{name: name, lead: lead})
+		l.longest = max(l.longest, lead)
+	}
+	if !l.wants(StateParked) {
+		l.parts = nil
+	}
+	for _, s := range l.parts {
+		lead := s.lead
+		if lead == 0 { // what could not be promoted in time may be due so much later
+			lead = l.longest
+		}
+		at := max(0, l.from-lead)
+		s.bucket, s.score, s.bound = at/bucketMS, exactly(at%bucketMS), l.from
+	}
+	l.claimedTo = l.from
+	if !l.wants(StateInLane) {
+		return nil
+	}
+	// What is kept is scored by its due time, if it is kept for no other reason.
+	for _, late := range []int64{0, keepVersions.Milliseconds()} {
+		start := max(l.from, l.now)
+		l.kept = append(l.kept, &source{name: sourceKept, late: late, score: exactly(start + late), bound: start})
+	}
+	return nil
+}
+
+// keptBound returns before when no message is due that comes after a score in what is
+// kept. Where an ID is remembered for a window, a score may be the end of that, and says
+// nothing of the due time.
+func (l *shardList) keptBound(s *source, score float64) int64 {
+	if score <= float64(l.now+l.park.config.Window.Milliseconds()) {
+		return s.bound
+	}
+	return max(s.bound, int64(score)-s.late)
+}
+
+// claimedBound returns before when nothing is due that is claimed and has not been read.
+// Nothing is claimed before the instant of its promotion.
+func (l *shardList) claimedBound() int64 {
+	if !l.wants(StatePromoting) || l.claimedTo > l.now+l.longest {
+		return never
+	}
+	return l.claimedTo
+}
+
+// readClaimed reads what is claimed, of messages due up to an instant.
+func (l *shardList) readClaimed(ctx context.Context, until int64) error {
+	for claimed := (&source{name: sourceClaimed, score: "-inf"}); claimed.bound < never; {
+		if err := l.read(ctx, claimed, until); err != nil {
+			return err
+		}
+	}
+	l.claimedTo = until
+	return nil
+}
+
+func (l *shardList) wants(s State) bool { return l.filter.State == "" || l.filter.State == s }
+
+// read reads a page of a source, up to messages that are due at an instant.
+func (l *shardList) read(ctx context.Context, s *source, until int64) error {
+	k := l.park.keys[l.shard]
+	stop := math.Inf(1)
+	if s.name == sourceKept && until < never {
+		stop = float64(max(until+s.late, l.now+l.park.config.Window.Milliseconds()+1))
+	}
+	answer, err := l.park.scripts.list.Run(ctx, l.park.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
+		s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead+message.PeekBytes).Slice()
+	if err != nil {
+		return classify(err)
+	}
+	r := reply{rest: answer}
+	now, more := r.int(), r.int() == 1
+	s.bucket, s.score, s.id = r.int(), r.string(), r.string()
+	l.now = max(l.now, now)
+	for len(r.rest) > 0 && r.err == nil {
+		l.take(s, until, r.string(), r.int(), r.int(), record(r.string()))
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if more {
+		return l.advance(s)
+	}
+	s.bound = never
+	if s.name == sourceKept { // what comes up to there from now on has been met in a part
+		s.score, s.id, s.bound = formatScore(stop), "", until
+	}
+	return nil
+}
+
+// advance sets the bound of a source that has more.
+func (l *shardList) advance(s *source) error {
+	score, err := strconv.ParseFloat(s.score, 64)
+	switch {
+	case err != nil:
+		return fmt.Errorf("a score of %q: %w", s.score, err)
+	case s.name == sourceKept:
+		s.bound = l.keptBound(s, score)
+	case s.name != sourceClaimed:
+		s.bound = max(s.bound, s.bucket*bucketMS+int64(max(score, 0))+s.lead)
+	}
+	return nil
+}
+
+// take adds a message to what was found.
+func (l *shardList) take(s *source, until int64, id string, at, bytes int64, stored record) {
+	if !stored.whole() {
+		return
+	}
+	one := item{Entry: l.park.entry(l.shard, id, stored), due: stored.due()}
+	one.Bytes = int(bytes)
+	switch s.name {
+	case sourceClaimed:
+		if one.due < max(l.claimedTo, l.position) || one.due > until {
+			return // it has been met, or will be
+		}
+		one.State = StatePromoting
+		l.park.promoted(&one.Entry, stored, at)
+	case sourceKept:
+		if (one.Version > 0) != (s.late > 0) {
+			return // it is the other source's
+		}
+		one.State, one.PromoteAt = StateInLane, instantOf(0)
+	default:
+		if l.isStale(s, at, stored) {
+			return
+		}
+		if s.lead > 0 { // otherwise there may be a stale entry, too
+			one.moveAt = at
+		}
+		l.park.promoted(&one.Entry, stored, at)
+	}
+	one.Message, one.Unreadable = message.PeekEnvelope(stored.envelope(), id)
+	heap.Push(&l.found, one)
+}
+
+// isStale reports whether a message has another entry in the schedule, in the right
+// place (lot_plain.go).
+func (l *shardList) isStale(s *source, at int64, stored record) bool {
+	if s.lead == 0 || stored.due() == at+s.lead {
+		return false
+	}
+	right, part := l.park.place(stored.due(), stored.parkedAt(), stored.direct())
+	return part != s.name || right/bucketMS != at/bucketMS
+}
+
+// isNew reports whether an item was not met before. All of those that are due at one
+// time come one after another; which of them will stay where they are need not be kept
+// in mind, since there may be very many.
+func (l *shardList) isNew(one item) bool {
+	if one.due != l.position {
+		clear(l.seen)
+		l.position = one.due
+	}
+	if _, before := l.seen[one.ID]; before {
+		return false
+	}
+	if one.moveAt <= l.now+moveMargin {
+		l.seen[one.ID] = struct{}{}
+	}
+	return true
+}
+
+// exactly writes an instant as a score, as Redis does.
+func exactly(ms int64) string { return formatScore(float64(ms)) }
+
+func formatScore(score float64) string {
+	if math.IsInf(score, 1) {
+		return "inf"
+	}
+	return strconv.FormatFloat(score, 'f', -1, 64)
+}
+
+// items is a heap.
+type items []item
+
+func (h items) Len() int           { return len(h) }
+func (h items) Less(i, j int) bool { return isBefore(h[i], h[j]) }
+func (h items) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push and Pop are for container/heap.
+func (h *items) Push(x any) { *h = append(*h, x.(item)) }
+
+// Pop removes the last item.
+func (h *items) Pop() any {
+	last := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = item{}
+	*h = (*h)[:len(*h)-1]
+	return last
+}

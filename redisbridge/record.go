@@ -1,0 +1,110 @@
+package redisbridge
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// A record is what Redis keeps of an ID; lua/lib.lua has its layout.
+type record string
+
+// state of a record.
+type state int
+
+// The states, as in lua/lib.lua.
+const (
+	stateWaiting state = iota
+	stateCancelled
+	stateDelivered
+	stateMoved
+)
+
+// What comes before the envelope: when the message is due, when it was parked, and the
+// stamp; and where the stamp says so, when it was published first.
+const (
+	recordHeader  = 14
+	publishedLen  = 6
+	stampAt       = 12
+	versions      = 1 << 10
+	stampState    = 10 // bits to the right of it
+	stampDirect   = 1 << 13
+	hasPublished  = 1 << 14
+	recordMaxHead = recordHeader + publishedLen
+)
+
+// newRecord begins a record with room for the envelope; the instants are filled in by
+// whoever knows Redis' clock. published is 0 where the message is published now.
+func newRecord(version int, direct bool, published int64, room int) []byte {
+	stamp := version % versions
+	if direct {
+		stamp |= stampDirect
+	}
+	b := make([]byte, recordHeader, recordMaxHead+room)
+	if published > 0 {
+		stamp |= hasPublished
+		b = b[:recordMaxHead]
+		put48(b[recordHeader:], published)
+	}
+	binary.BigEndian.PutUint16(b[stampAt:], uint16(stamp)) //nolint:gosec // 15 bits
+	return b
+}
+
+func (r record) stamp() int {
+	return int(r[stampAt])<<8 | int(r[stampAt+1])
+}
+
+// whole reports whether r is no shorter than it says.
+func (r record) whole() bool {
+	return len(r) >= recordHeader && (r.stamp()&hasPublished == 0 || len(r) >= recordMaxHead)
+}
+
+// due, and parkedAt, or when the message was planned anew or came to its end, in Unix ms.
+func (r record) due() int64      { return unix48(string(r)) }
+func (r record) parkedAt() int64 { return unix48(string(r[6:])) }
+
+// published returns when the message was published, Unix ms, or 0 if that is not known.
+func (r record) published() int64 {
+	if r.stamp()&hasPublished == 0 {
+		return r.parkedAt()
+	}
+	return unix48(string(r[recordHeader:]))
+}
+
+func (r record) version() int { return r.stamp() % versions }
+func (r record) state() state { return state(r.stamp() >> stampState & 7) }
+func (r record) direct() bool { return r.stamp()&stampDirect != 0 }
+
+// head returns what comes before the envelope, and envelope the rest.
+func (r record) head() string     { return string(r[:r.body()]) }
+func (r record) envelope() []byte { return []byte(r[r.body():]) }
+
+func (r record) body() int {
+	if r.stamp()&hasPublished != 0 {
+		return recordMaxHead
+	}
+	return recordHeader
+}
+
+// lead returns the TTL in ms of the lane for which a message is meant that is to be
+// promoted at an instant, or 0.
+func (r record) lead(promoteAt int64, leads []time.Duration) int64 {
+	lead := r.due() - promoteAt
+	if !r.direct() && slices.Contains(leads, time.Duration(lead)*time.Millisecond) {
+		return lead
+	}
+	return 0
+}
+
+func unix48(s string) int64 {
+	var b [8]byte
+	copy(b[2:], s[:6])
+	return int64(binary.BigEndian.Uint64(b[:])) //nolint:gosec // 48 bits
+}
+
+func instantOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,119 @@
+package redisbridge_test
+
+import (
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// documentedScript is the one that docs/wire-contract.md has for other languages.
+func documentedScript(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/wire-contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "```lua\n")
+	script, _, ended := strings.Cut(rest, "```")
+	if !found || !ended {
+		t.Fatal("docs/wire-contract.md has no script")
+	}
+	return script
+}
+
+// ask runs the script as a client in another language does, by the document alone.
+func (b *bench) ask(t *testing.T, script string, m message.Message) int64 {
+	t.Helper()
+	sum := sha1.Sum([]byte(m.ID))
+	tag := fmt.Sprintf("{%s:%d}:", b.topology.Prefix(), binary.BigEndian.Uint32(sum[4:8])%uint32(b.topology.Shards()))
+	half := "0"
+	if sum[2] >= 128 {
+		half = "1"
+	}
+	published := int64(0)
+	if !m.Journey.Published.IsZero() {
+		published = m.Journey.Published.UnixMilli()
+	}
+	answer, err := b.client.Eval(t.Context(), script,
+		[]string{fmt.Sprintf("%senv:%x%s", tag, sum[:2], half), tag + "kept", tag + "claimed"}, m.ID, published, m.Journey.Version).Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func TestScriptForOtherLanguages(t *testing.T) {
+	t.Parallel()
+	const handle, drop = 0, -1
+	script := documentedScript(t)
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	b.run(t, nil)
+	ch := b.confirming(t)
+	deliveries := b.deliveries(t)
+	next := func(id string) message.Message {
+		t.Helper()
+		select {
+		case d := <-deliveries:
+			m := message.FromDelivery(&d)
+			if m.ID != id {
+				t.Fatalf("%s came, want %s", m.ID, id)
+			}
+			return m
+		case <-time.After(patience):
+			t.Fatalf("%s: not within %v", id, patience)
+			return message.Message{}
+		}
+	}
+	want := func(m message.Message, want int64) {
+		t.Helper()
+		if got := b.ask(t, script, m); got != want {
+			t.Errorf("%s, version %d: answer %d, want %d", m.ID, m.Journey.Version, got, want)
+		}
+	}
+	told := func(want redisbridge.Outcome) func(redisbridge.Change, error) redisbridge.Change {
+		return func(change redisbridge.Change, err error) redisbridge.Change {
+			t.Helper()
+			if err != nil || change.Outcome != want {
+				t.Errorf("got %+v, %v; want %s", change, err, want)
+			}
+			return change
+		}
+	}
+
+	b.parkOne(t, "wanted", message.After(600*time.Millisecond))
+	m := next("wanted")
+	want(m, handle)
+	want(m, handle) // delivered again
+	told(redisbridge.WasDelivered)(b.park.Cancel(t.Context(), "wanted"))
+
+	b.parkOne(t, "cancelled", message.After(600*time.Millisecond))
+	m = next("cancelled") // nobody has told Redis
+	told(redisbridge.Unknown)(b.park.Cancel(t.Context(), "cancelled"))
+	want(m, drop)
+
+	b.parkOne(t, "rescheduled", message.After(1800*time.Millisecond))
+	until(t, "it is promoted", func() bool { held, err := b.held(t, "rescheduled"); return err == nil && !held })
+	told(redisbridge.Done)(b.park.Reschedule(t.Context(), "rescheduled", message.After(3*time.Second)))
+	want(next("rescheduled"), drop)
+	want(next("rescheduled"), handle)
+
+	b.enter(t, ch, "in a tier", time.Second)
+	due := told(redisbridge.Unknown)(b.park.Reschedule(t.Context(), "in a tier", message.After(3*time.Second))).Due
+	want(next("in a tier"), due.UnixMilli())
+
+	b.enter(t, ch, "cancelled in a tier", time.Second)
+	told(redisbridge.Unknown)(b.park.Cancel(t.Context(), "cancelled in a tier"))
+	want(next("cancelled in a tier"), drop)
+
+	b.enter(t, ch, "in a tier, wanted", time.Second)
+	want(next("in a tier, wanted"), handle)
+	told(redisbridge.WasDelivered)(b.park.Cancel(t.Context(), "in a tier, wanted"))
+}

@@ -1,0 +1,81 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Counts are how many messages wait in the queues of a topology. A queue that does not
+// exist, or of which the broker does not say, is missing.
+type Counts struct {
+	// Tiers are by TTL, as are Lanes, those of all shards together. Both include those
+	// of the entries beside the default one.
+	Tiers, Lanes map[time.Duration]int
+	// Queues are by name, and include the inbox, unrouted and quarantine.
+	Queues map[string]int
+}
+
+// Count asks over AMQP how many messages there are that are with no consumer. Those of a
+// tier or lane that are due, and that the queue they lead to has not taken yet, are not
+// among them: [Topology.CountNotTaken].
+func (t *Topology) Count(ctx context.Context, channels Channels) (Counts, error) {
+	s := &session{channels: channels}
+	defer s.close()
+	c := Counts{Tiers: map[time.Duration]int{}, Lanes: map[time.Duration]int{}, Queues: map[string]int{}}
+	for _, queue := range t.Queues() {
+		err := s.do(ctx, func(ch *amqp.Channel) error {
+			q, err := ch.QueueDeclarePassive(queue.Name, true, false, false, false, nil)
+			if err == nil {
+				c.Queues[queue.Name] = q.Messages
+			}
+			return err
+		})
+		if err != nil && !answered(err, amqp.NotFound) {
+			return Counts{}, fmt.Errorf("topology: count messages: queue %s: %w", queue.Name, err)
+		}
+	}
+	t.sum(c)
+	return c, nil
+}
+
+// sum adds up what is in tiers and lanes.
+func (t *Topology) sum(c Counts) {
+	sets := []string{""}
+	if len(t.entries) > 0 {
+		sets = append(sets, t.entries[0].Name) // they share one
+	}
+	for _, entry := range sets {
+		for _, tier := range t.tiers {
+			if n, there := c.Queues[t.tierOf(entry, tier.TTL)]; there {
+				c.Tiers[tier.TTL] += n
+			}
+		}
+		for _, ttl := range t.Leads() {
+			for shard := range t.shards {
+				if n, there := c.Queues[t.LaneOf(entry, ttl, shard)]; there {
+					c.Lanes[ttl] += n
+				}
+			}
+		}
+	}
+}
+
+// CountNotTaken asks the management API how many messages of tiers and lanes are due, and
+// not yet taken by the queue that they lead to. Its figures may be ten seconds old; of a
+// queue that is as new as that there are none.
+func (t *Topology) CountNotTaken(ctx context.Context, m *Management) (int, error) {
+	queues, err := m.queues(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("topology: count messages: %w", err)
+	}
+	n := 0
+	for _, waiting := range t.waitingQueues() {
+		if q := queues[waiting.Name]; q.Messages != nil && q.Ready != nil && q.Unacknowledged != nil {
+			n += max(0, *q.Messages-*q.Ready-*q.Unacknowledged)
+		}
+	}
+	return n, nil
+}
