@@ -19,7 +19,7 @@ const ownDeliveryLimit = 20
 // been declared. The next session declares it again.
 var errQueueGone = errors.New("the queue was deleted while it was being declared, bound or consumed")
 
-// keepAsserted asserts the consumer's own queue and bindings again and again
+// keepAsserted asserts the consumer's own queue and its bindings again and again
 // until ctx ends. Nobody else knows them, and nobody tells a consumer that a
 // binding was deleted, alone or with the ready exchange. What the broker
 // refuses is logged and tried again: the queue is consumed all the same.
@@ -49,17 +49,35 @@ func (r *run) assert(ctx context.Context) error {
 	return r.declare(ch)
 }
 
-// declare makes the consumer's own queue and binds it. A message that kills its
+// declare makes what nobody else does: the consumer's own queue, and the binding by
+// which retries come back to it.
+func (c *Consumer) declare(ch *amqp.Channel) error {
+	if len(c.config.Bind) > 0 {
+		if err := c.declareOwn(ch); err != nil {
+			return err
+		}
+	}
+	if c.config.Delayer != nil {
+		return c.bindForRetries(ch)
+	}
+	return nil
+}
+
+// declareOwn makes the consumer's own queue and binds it. A message that kills its
 // consumer again and again ends in quarantine, raw; without these arguments the
 // broker would drop it after twenty deliveries (4.x), or go on for ever (3.x).
-func (c *Consumer) declare(ch *amqp.Channel) error {
-	_, err := ch.QueueDeclare(c.config.Queue, true, false, false, false, amqp.Table{
+func (c *Consumer) declareOwn(ch *amqp.Channel) error {
+	args := amqp.Table{
 		"x-queue-type":           "quorum",
 		"x-delivery-limit":       int64(ownDeliveryLimit),
 		"x-dead-letter-exchange": c.config.Topology.Quarantine(),
 		"x-dead-letter-strategy": "at-least-once",
 		"x-overflow":             "reject-publish", // at-least-once needs it
-	})
+	}
+	if c.config.SingleActive {
+		args["x-single-active-consumer"] = true
+	}
+	_, err := ch.QueueDeclare(c.config.Queue, true, false, false, false, args)
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed {
 		return fmt.Errorf("%w: %w", ErrQueueDiffers, err)

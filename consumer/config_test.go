@@ -27,14 +27,15 @@ func TestNewNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := consumer.New(consumer.Config{
 		URL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
-		MaxAttempts: -1, RetryPause: -1, DrainTimeout: -1, GiveUpAfter: -1, AssertEvery: -1,
+		Retry:        consumer.Retry{Base: -1, Factor: 0.5, Cap: -2, Jitter: 2, Attempts: -1},
+		DrainTimeout: -1, GiveUpAfter: -1, AssertEvery: -1, Middleware: []consumer.Middleware{nil},
 	})
 	if !errors.Is(err, consumer.ErrConfiguration) {
 		t.Errorf("got %v, want ErrConfiguration", err)
 	}
 	for _, want := range []string{
 		"Handler is missing", "Queue is empty", "Topology is missing", "binding key", "Concurrency -1",
-		"Prefetch 65536", "MaxAttempts -1", "RetryPause", "DrainTimeout", "GiveUpAfter", "AssertEvery", "amqp://user:password@host",
+		"Prefetch 65536", "Retry.Base -1ns", "Retry.Factor 0.5", "Retry.Cap -2ns", "Retry.Jitter 2", "Retry.Attempts -1", "Middleware", "DrainTimeout", "GiveUpAfter", "AssertEvery", "amqp://user:password@host",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)
@@ -46,22 +47,28 @@ func TestNewChecksTheQueue(t *testing.T) {
 	t.Parallel()
 	d := describe(t, topology.Config{})
 	for name, c := range map[string]struct {
-		queue string
-		bind  []string
-		want  string // part of the error, or empty where there is none
+		queue   string
+		bind    []string
+		delayer consumer.Delayer
+		single  bool
+		want    string // part of the error, or empty where there is none
 	}{
-		"one's own":          {queue: "billing"},
-		"unrouted":           {queue: d.Unrouted()},
-		"quarantine":         {queue: d.Quarantine()},
-		"a tier":             {queue: d.Tiers()[0].Name, want: "before they are due"},
-		"a lane":             {queue: d.Lane(time.Second, 0), want: "before they are due"},
-		"the inbox":          {queue: d.Inbox(), want: "before they are due"},
-		"too long":           {queue: strings.Repeat("q", 256), want: "too long"},
-		"the broker's":       {queue: "amq.billing", bind: []string{"#"}, want: "belong to the broker"},
-		"a binding too long": {queue: "billing", bind: []string{strings.Repeat("k", 256)}, want: "binding key"},
+		"retries of unrouted":            {queue: d.Unrouted(), delayer: &republisher{}, want: "leave the Delayer out"},
+		"somebody else's, single active": {queue: "billing", single: true, want: "SingleActive"},
+		"one's own, single active":       {queue: "billing", bind: []string{"#"}, delayer: &republisher{}, single: true},
+		"one's own":                      {queue: "billing"},
+		"unrouted":                       {queue: d.Unrouted()},
+		"quarantine":                     {queue: d.Quarantine()},
+		"a tier":                         {queue: d.Tiers()[0].Name, want: "before they are due"},
+		"a lane":                         {queue: d.Lane(time.Second, 0), want: "before they are due"},
+		"the inbox":                      {queue: d.Inbox(), want: "before they are due"},
+		"too long":                       {queue: strings.Repeat("q", 256), want: "too long"},
+		"the broker's":                   {queue: "amq.billing", bind: []string{"#"}, want: "belong to the broker"},
+		"a binding too long":             {queue: "billing", bind: []string{strings.Repeat("k", 256)}, want: "binding key"},
 	} {
 		_, err := consumer.New(consumer.Config{
 			URL: "amqp://localhost", Topology: d, Queue: c.queue, Bind: c.bind, Handler: consumer.HandlerFunc(acknowledge),
+			Delayer: c.delayer, SingleActive: c.single,
 		})
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

@@ -1,10 +1,17 @@
 // Package consumer turns deliveries into handler calls, and their outcomes into
 // acknowledgements, retries or quarantine.
 //
+// A message whose handler fails is handled again after a pause, which grows from
+// attempt to attempt ([Retry]); after the last one it goes to quarantine, with the
+// error and a line for each attempt. With a [Delayer] it waits for its retry parked in
+// Redis, and comes back to this queue alone; without, unacknowledged in the consumer's
+// hands.
+//
 // Delivery is at least once: a message is acknowledged only after its handler
 // has returned nil, so a crash in between delivers it again, to this consumer
 // or another one. A handler therefore has to recognise what it has done
-// already; package orders shows how.
+// already; package orders shows how. Or Config.Ledger does that for it, see
+// package ledger.
 //
 //	c, err := consumer.New(consumer.Config{
 //		URL: url, Topology: t, Queue: "billing", Bind: []string{"order.unpaid"},
@@ -23,7 +30,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -31,8 +40,6 @@ import (
 const (
 	DefaultConcurrency  = 10
 	DefaultPrefetch     = 100
-	DefaultMaxAttempts  = 5
-	DefaultRetryPause   = time.Second
 	DefaultDrainTimeout = 30 * time.Second
 	DefaultAssertEvery  = time.Minute
 )
@@ -61,12 +68,29 @@ type Config struct {
 	// again, in case that somebody has deleted them, or the ready exchange with
 	// them: a declaration and one request for each binding, on a channel of
 	// their own. Messages that fall due meanwhile are in the unrouted queue. A
-	// deleted queue is declared again at once. Without Bind it means nothing.
+	// deleted queue is declared again at once. Without Bind it means nothing but for
+	// the binding that a Delayer takes.
 	// Defaults to DefaultAssertEvery.
 	AssertEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
 	// unless Concurrency is 1.
 	Handler Handler
+	// Ledger has Handler called once for each message ID of Queue, whatever is
+	// delivered again: a duplicate is acknowledged, with the outcome Duplicate.
+	// In the handler's own database, effect and mark are one transaction, which the
+	// handler finds in its context; see package ledger. A message without an ID is
+	// quarantined. Defaults to none.
+	Ledger ledger.Ledger
+
+	// Arrivals says of each message that has come whether it is still wanted: one
+	// that was cancelled, or rescheduled, on its way is dropped. From its answer on
+	// it is too late to cancel the message. A *redisbridge.Park is one. While it
+	// cannot be asked, messages stay unacknowledged. Defaults to none: everything
+	// that comes is handled.
+	Arrivals Arrivals
+	// Middleware is put around Handler; the first is called first. Defaults to
+	// none.
+	Middleware []Middleware
 
 	// Concurrency is the most calls of Handler at a time. With 1, messages are
 	// handled in the order of the queue, except for those that are retried.
@@ -77,14 +101,30 @@ type Config struct {
 	// Concurrency and at most MaxPrefetch. Defaults to DefaultPrefetch, or to
 	// Concurrency where that is more.
 	Prefetch int
-	// MaxAttempts is how often a message is handled before it is quarantined.
-	// Defaults to DefaultMaxAttempts.
-	MaxAttempts int
-	// RetryPause is waited before the second attempt, give or take a half, and
-	// doubles from attempt to attempt. A message stays unacknowledged
-	// meanwhile, so all of its pauses must fit into the broker's
-	// consumer_timeout (30 minutes by default). Defaults to DefaultRetryPause.
-	RetryPause time.Duration
+	// OrderBy has messages with the same key, such as the ID of an order, handled one
+	// at a time and in the order of the queue, and all others beside them; "" is no
+	// key. What waits for its turn takes part of Prefetch. A message that waits for a
+	// retry in hand holds back those behind it; one that is with a Delayer lets them
+	// pass. It is called once for each delivery, in order, and must not block.
+	// Several consumers of one queue do not know of each other: see SingleActive.
+	// Defaults to none.
+	OrderBy func(message.Message) string
+	// SingleActive has the broker give all messages to one consumer of the queue at a
+	// time, and to another one when that is gone. It is an argument of the queue that
+	// Bind declares; other queues are as they are.
+	SingleActive bool
+	// Retry says how often a message is handled, after which pauses, before it is
+	// quarantined.
+	Retry Retry
+	// Delayer is where a message waits for its retry. The consumer binds Queue to the
+	// topology's retry exchange, by its name, which takes write permission for the
+	// queue and read permission for the exchange. While the Delayer cannot be reached
+	// the message stays unacknowledged.
+	//
+	// Without one a message waits in the consumer's hands, unacknowledged, so that all
+	// of its pauses must fit into the broker's consumer_timeout (30 minutes by
+	// default), and its attempts count anew when its consumer ends.
+	Delayer Delayer
 	// DrainTimeout is how long handlers may go on after Run's context has
 	// ended; then their own contexts end. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
@@ -124,11 +164,15 @@ func New(c Config) (*Consumer, error) {
 		}
 		return conn
 	}
+	if c.Ledger != nil && c.Handler != nil {
+		c.Handler = &once{c.Handler, c.Ledger, c.Queue, c.Logger.With("queue", c.Queue)}
+	}
 	consumer := &Consumer{config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName), ready: make(chan struct{})}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	consumer.config.Handler = Chain(c.Handler, c.Middleware...)
 	consumer.publishing = connect(c.ConnectionName + ", quarantine")
 	return consumer, errors.Join(faults...)
 }
@@ -144,12 +188,7 @@ func (c Config) withDefaults() Config {
 	if c.Prefetch == 0 {
 		c.Prefetch = max(DefaultPrefetch, c.Concurrency)
 	}
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = DefaultMaxAttempts
-	}
-	if c.RetryPause == 0 {
-		c.RetryPause = DefaultRetryPause
-	}
+	c.Retry = c.Retry.withDefaults()
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
@@ -173,6 +212,9 @@ func (c Config) faults() (faults []error) {
 	if c.Handler == nil {
 		fault("Handler is missing")
 	}
+	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
+		fault("Middleware: one of them is nil")
+	}
 	switch {
 	case c.Queue == "":
 		fault("Queue is empty: name the queue to consume")
@@ -187,6 +229,12 @@ func (c Config) faults() (faults []error) {
 	case keepsWaiting(c.Topology, c.Queue):
 		fault("queue %q belongs to the bridge, and whoever consumes it takes messages before they are due: consume a queue bound to %q instead", c.Queue, c.Topology.ReadyExchange())
 	}
+	if t := c.Topology; t != nil && c.Delayer != nil && (c.Queue == t.Unrouted() || c.Queue == t.Quarantine()) {
+		fault("queue %q: nothing is to come back to it; leave the Delayer out", c.Queue)
+	}
+	if c.SingleActive && len(c.Bind) == 0 {
+		fault("SingleActive: without Bind the queue is as its owner has declared it")
+	}
 	for _, key := range c.Bind {
 		if key == "" || len(key) > maxName {
 			fault("binding key %.40q: use 1 to %d bytes", key, maxName)
@@ -198,13 +246,11 @@ func (c Config) faults() (faults []error) {
 	if c.Prefetch < c.Concurrency || c.Prefetch > MaxPrefetch {
 		fault("Prefetch %d: use at least Concurrency (%d) and at most %d", c.Prefetch, c.Concurrency, MaxPrefetch)
 	}
-	if c.MaxAttempts < 1 {
-		fault("MaxAttempts %d: use at least 1", c.MaxAttempts)
-	}
+	c.Retry.faults(fault)
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"RetryPause", c.RetryPause}, {"DrainTimeout", c.DrainTimeout}, {"GiveUpAfter", c.GiveUpAfter}, {"AssertEvery", c.AssertEvery}} {
+	}{{"DrainTimeout", c.DrainTimeout}, {"GiveUpAfter", c.GiveUpAfter}, {"AssertEvery", c.AssertEvery}} {
 		if d.value < 0 {
 			fault("%s %v: must not be negative", d.name, d.value)
 		}

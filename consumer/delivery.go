@@ -4,79 +4,71 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// maxRetryPause bounds the doubling of Config.RetryPause.
-const maxRetryPause = time.Minute
-
 // handle sees one delivery through until the consumer is done with it. It is
 // called with a slot taken, for the first attempt.
 func (s *session) handle(d *amqp.Delivery) {
-	o := Observation{Message: message.FromDelivery(d)}
+	o := Observation{Message: s.received(d)}
 	o.Lateness = lateness(&o.Message, time.Now())
-	pauses := backoff.ExponentialBackOff{
-		InitialInterval: s.config.RetryPause, MaxInterval: max(maxRetryPause, s.config.RetryPause),
-		Multiplier: 2, RandomizationFactor: backoff.DefaultRandomizationFactor,
+	o.Attempts = s.attemptsOf(&o.Message)
+	if o.Attempts == 0 { // otherwise it was delivered already
+		o.Outcome = s.arrive(&o)
+	}
+	if o.Outcome != "" {
+		<-s.slots
 	}
 	for o.Outcome == "" {
 		o.Attempts++
 		o.Err = s.attempt(o.Message)
-		switch pause, again := s.afterwards(&o, &pauses); {
-		case o.Err == nil:
+		if errors.Is(o.Err, errDuplicate) {
+			o.Outcome, o.Err = Duplicate, nil
+			break
+		}
+		if o.Err == nil {
 			o.Outcome = Acknowledged
+			break
+		}
+		o.Message.Journey.Failed(s.config.Queue, time.Now(), o.Err)
+		switch pause, again := s.pause(&o); {
 		case !again:
 			o.Outcome = s.quarantine(d, &o)
-		case !s.rest(pause):
+		case s.config.Delayer != nil:
+			o.Outcome = s.delay(d, &o, pause)
+		case !s.idle(pause) || !s.takeSlot():
 			o.Outcome = Returned
 		}
 	}
 	s.settle(d, &o)
 }
 
+// received returns the message of d. Who has handled it before is only believed where
+// a bridge says it: a client may have sent on the headers of what it had consumed.
+func (s *session) received(d *amqp.Delivery) message.Message {
+	m := message.FromDelivery(d)
+	t := s.config.Topology
+	if d.Exchange != t.RetryExchange() && d.Exchange != t.Quarantine() {
+		m.Journey.Queue, m.Journey.Attempts, m.Journey.History = "", 0, nil
+	}
+	return m
+}
+
+// attemptsOf returns how often m was handled in this queue before. What a crash has cut
+// short does not count: only the broker knows of it, and each version counts differently.
+func (s *session) attemptsOf(m *message.Message) int {
+	if m.Journey.Queue != s.config.Queue {
+		return 0
+	}
+	return m.Journey.Attempts
+}
+
 // attempt calls the handler and gives the slot back.
 func (s *session) attempt(m message.Message) error {
 	defer func() { <-s.slots }()
 	return call(s.work, s.config.Handler, m)
-}
-
-// afterwards says whether a message that has failed is handled again, and after
-// which pause.
-func (s *session) afterwards(o *Observation, pauses backoff.BackOff) (time.Duration, bool) {
-	if _, rejected := errors.AsType[*rejection](o.Err); o.Err == nil || rejected || o.Attempts >= s.config.MaxAttempts {
-		return 0, false
-	}
-	pause := pauses.NextBackOff()
-	if postponed, ok := errors.AsType[*postponement](o.Err); ok {
-		pause = postponed.pause
-	}
-	s.log.Warn("handling a message failed", "id", o.Message.ID, "attempt", o.Attempts, "error", o.Err, "retry_in", pause)
-	return pause, true
-}
-
-// rest waits for the pause, without a slot, and takes one again. It returns
-// false when it is no longer this consumer that will handle the message.
-func (s *session) rest(pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.intake.Done():
-		return false
-	case <-s.alive.Done():
-		return false
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-s.intake.Done():
-		return false
-	case <-s.alive.Done():
-		return false
-	}
 }
 
 // settle tells the observer first, so that it may end Run before the next

@@ -169,7 +169,7 @@ func TestQuarantine(t *testing.T) {
 		"rejected":          {func(context.Context, message.Message) error { return consumer.Reject(errHandler) }, 1, errHandler.Error()},
 		"rejected, wrapped": {func(context.Context, message.Message) error { return fmt.Errorf("no: %w", consumer.Reject(errHandler)) }, 1, "no: " + errHandler.Error()},
 		"failed too often":  {func(context.Context, message.Message) error { return errHandler }, 5, errHandler.Error()},
-		"panicked":          {func(context.Context, message.Message) error { panic("oh no") }, 5, "panicked: oh no\ngoroutine"},
+		"panicked":          {func(context.Context, message.Message) error { panic("oh no") }, 5, "panicked: oh no"},
 		"an error as a novel": {func(context.Context, message.Message) error {
 			return consumer.Reject(errors.New(strings.Repeat("ü", 9999)))
 		}, 1, strings.Repeat("ü", 1000)},
@@ -189,10 +189,14 @@ func TestQuarantine(t *testing.T) {
 			if text, _ := d.Headers[message.HeaderError].(string); !strings.Contains(text, c.says) || len(text) > 2000 {
 				t.Errorf("header says %q, want %q", text, c.says)
 			}
-			if d.Headers[consumer.HeaderAttempts] != c.attempts || d.Headers[consumer.HeaderQueue] != b.queue {
+			if d.Headers[message.HeaderAttempts] != c.attempts || d.Headers[message.HeaderQueue] != b.queue {
 				t.Errorf("headers say %v", d.Headers)
 			}
-			text, _ := d.Headers[consumer.HeaderQuarantined].(string)
+			stack, _ := d.Headers[message.HeaderStack].(string)
+			if panicked := name == "panicked"; panicked != strings.Contains(stack, "handle_test.go") || len(stack) > consumer.MaxStackBytes {
+				t.Errorf("stack %q", stack)
+			}
+			text, _ := d.Headers[message.HeaderQuarantined].(string)
 			if at, err := time.Parse(time.RFC3339, text); err != nil || time.Since(at) > time.Minute {
 				t.Errorf("quarantined at %q, want now", text)
 			}
@@ -200,7 +204,12 @@ func TestQuarantine(t *testing.T) {
 				t.Errorf("mode %d, routing key %q", d.DeliveryMode, d.RoutingKey)
 			}
 			delete(want.Headers, "x-death")
-			if m := message.FromDelivery(&d); !reflect.DeepEqual(m, want) || !bytes.Equal(m.Body, want.Body) {
+			m := message.FromDelivery(&d)
+			if lines := m.Journey.History; int64(len(lines)) != c.attempts || !strings.Contains(lines[0], b.queue+": ") {
+				t.Errorf("history %q, want a line for each of %d attempts", lines, c.attempts)
+			}
+			m.Journey.Queue, m.Journey.Attempts, m.Journey.History = "", 0, nil
+			if !reflect.DeepEqual(m, want) || !bytes.Equal(m.Body, want.Body) {
 				t.Errorf("got  %+v\nwant %+v", m, want)
 			}
 			r.stop()

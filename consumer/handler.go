@@ -15,9 +15,10 @@ import (
 //   - nil acknowledges it;
 //   - [Reject] quarantines it at once;
 //   - [RetryAfter], or any other error, has it handled again after a pause, and
-//     quarantined after Config.MaxAttempts;
+//     quarantined after the last attempt that Config.Retry allows;
 //   - a panic is an error, a *[PanicError].
 //
+// The message's Journey says how often it was handled before, and what came of it.
 // A message may come more than once, even after a nil. The handler must not
 // change the message's body or headers. ctx ends when shutting down takes
 // longer than Config.DrainTimeout.
@@ -36,8 +37,9 @@ func (f HandlerFunc) Handle(ctx context.Context, m message.Message) error { retu
 func Reject(err error) error { return &rejection{orNoReason(err)} }
 
 // RetryAfter returns an error by which a handler says how long to wait before
-// the next attempt, instead of the pause the consumer would choose. See
-// Config.RetryPause for how long that may be.
+// the next attempt, instead of the pause that Config.Retry would make. It counts as
+// an attempt. Without a Config.Delayer see there for how long that may be; with one,
+// message.MaxDelay is the most.
 func RetryAfter(d time.Duration, err error) error { return &postponement{orNoReason(err), d} }
 
 type rejection struct{ error }
@@ -64,10 +66,8 @@ type PanicError struct {
 	Stack []byte // of the goroutine that panicked
 }
 
-// Error returns the value and the stack.
-func (p *PanicError) Error() string {
-	return fmt.Sprintf("the handler panicked: %v\n%s", p.Value, p.Stack)
-}
+// Error returns the value.
+func (p *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", p.Value) }
 
 // Unwrap returns the value where it is an error.
 func (p *PanicError) Unwrap() error {

@@ -31,6 +31,14 @@ func (b *broker) manage(method, path, body string) []byte {
 	return answer
 }
 
+// read reads what the management API answers.
+func (b *broker) read(path string, answer any) {
+	b.t.Helper()
+	if err := json.Unmarshal(b.manage(http.MethodGet, path, ""), answer); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // restrictedUser makes a user with the given permissions and returns the URL
 // with its credentials.
 func (b *broker) restrictedUser(permissions string) string {

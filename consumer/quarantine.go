@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -11,26 +12,25 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// Headers that a quarantined message carries besides its own, and besides
-// message.HeaderError with the text of the handler's last error.
+// What a quarantined message says of the handler's last error is cut to so many
+// bytes. Of a panic's stack it has less where the message's own headers leave less
+// room (message.MaxHeaderBytes).
 const (
-	HeaderAttempts    = message.ReservedPrefix + "attempts"    // int64: how often it was handled
-	HeaderQueue       = message.ReservedPrefix + "queue"       // from which it was consumed
-	HeaderQuarantined = message.ReservedPrefix + "quarantined" // when, in RFC 3339
+	MaxErrorBytes = 2000
+	MaxStackBytes = 8 << 10
 )
-
-// maxErrorText keeps the headers far from the largest frame, which they must
-// fit into.
-const maxErrorText = 2000
 
 // quarantine publishes a copy of the message to the quarantine and waits until
 // the broker has it, however long that takes. It gives up only when the message
 // has returned to its queue anyway, or Run ends.
 func (s *session) quarantine(d *amqp.Delivery, o *Observation) Outcome {
 	log := s.log.With("id", o.Message.ID, "attempts", o.Attempts, "error", o.Err)
+	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
+		log = log.With("stack", string(panicked.Stack))
+	}
 	out := broker.Outgoing{
-		Exchange: s.config.Topology.Quarantine(), RoutingKey: d.RoutingKey, Mandatory: true,
-		Publishing: quarantined(d, o, s.config.Queue, time.Now()),
+		Exchange: s.config.Topology.Quarantine(), RoutingKey: o.Message.RoutingKey, Mandatory: true,
+		Publishing: quarantined(d, o, time.Now()),
 	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
@@ -67,13 +67,22 @@ func (s *session) publish(out broker.Outgoing) error {
 }
 
 // quarantined is the message as it came, and beside it what went wrong.
-func quarantined(d *amqp.Delivery, o *Observation, queue string, now time.Time) amqp.Publishing {
+func quarantined(d *amqp.Delivery, o *Observation, now time.Time) amqp.Publishing {
 	m := message.FromDelivery(d)
-	p := m.Publishing(m.Journey)
-	text := o.Err.Error()
-	p.Headers[message.HeaderError] = strings.ToValidUTF8(text[:min(len(text), maxErrorText)], "")
-	p.Headers[HeaderAttempts] = int64(o.Attempts)
-	p.Headers[HeaderQueue] = queue
-	p.Headers[HeaderQuarantined] = now.UTC().Format(time.RFC3339)
+	p := m.Publishing(o.Message.Journey)
+	p.Headers[message.HeaderError] = cut(o.Err.Error(), MaxErrorBytes)
+	p.Headers[message.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
+	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
+		p.Headers[message.HeaderStack] = ""
+		room := message.MaxHeaderBytes - message.HeaderBytes(p.Headers)
+		if p.Headers[message.HeaderStack] = cut(string(panicked.Stack), min(MaxStackBytes, room)); room <= 0 {
+			delete(p.Headers, message.HeaderStack)
+		}
+	}
 	return p
+}
+
+// cut returns the beginning of text, of at most so many bytes.
+func cut(text string, most int) string {
+	return strings.ToValidUTF8(text[:max(0, min(len(text), most))], "")
 }

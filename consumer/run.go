@@ -50,7 +50,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		publisher: broker.NewPublisher(c.publishing),
 	}
 	r.drain = sync.OnceValue(r.awaitHandlers)
-	if len(c.config.Bind) > 0 {
+	if len(c.config.Bind) > 0 || c.config.Delayer != nil {
 		r.background.Go(func() { r.keepAsserted(intake) })
 	}
 	r.consume(intake)
@@ -73,6 +73,7 @@ type run struct {
 	drain     func() error            // awaitHandlers, once
 	slots     chan struct{}           // one for each handler at work
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
+	order     order                   // of the messages in hand that have a key
 	publisher *broker.Publisher       // to quarantine
 	// background is what asserts the queue and gives back deliveries; the end of the
 	// connection ends it.

@@ -73,10 +73,8 @@ func (s *session) open() error {
 			return broker.Classify(err)
 		}
 	}
-	if len(s.config.Bind) > 0 {
-		if err := s.declare(s.ch); err != nil {
-			return err
-		}
+	if err := s.declare(s.ch); err != nil {
+		return err
 	}
 	return s.consume()
 }
@@ -129,22 +127,40 @@ func (s *session) dispatch() error {
 	return s.finish()
 }
 
-// admit waits for a free handler and gives d to it. A lost channel and the end
-// of the intake are noticed meanwhile.
+// admit waits for a free handler and gives d to it, or leaves d to whoever handles
+// the one before it of the same key.
 func (s *session) admit(d amqp.Delivery) error {
+	key := s.keyOf(&d)
+	if key != "" && !s.order.enter(key, turn{s, &d}) {
+		return nil
+	}
+	free, err := s.awaitSlot(&d)
+	if !free {
+		s.letOthersIn(key)
+		return err
+	}
+	s.handlers.Go(func() {
+		s.handle(&d)
+		s.letOthersIn(key)
+	})
+	return nil
+}
+
+// awaitSlot waits for a free handler. A lost channel and the end of the intake are
+// noticed meanwhile.
+func (s *session) awaitSlot(d *amqp.Delivery) (bool, error) {
 	select {
 	case s.slots <- struct{}{}:
 	case reason := <-s.closed:
-		return closedBecause(reason)
+		return false, closedBecause(reason)
 	case <-s.intake.Done():
-		return d.Nack(false, true)
+		return false, d.Nack(false, true)
 	}
 	if s.intake.Err() != nil { // both were possible
 		<-s.slots
-		return d.Nack(false, true)
+		return false, d.Nack(false, true)
 	}
-	s.handlers.Go(func() { s.handle(&d) })
-	return nil
+	return true, nil
 }
 
 // relax ends the caution of a wary session.

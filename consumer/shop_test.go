@@ -79,7 +79,8 @@ func (b *broker) channel() *amqp.Channel {
 // config is that of a consumer which binds its own queue and retries fast.
 func (b *broker) config(h consumer.HandlerFunc) consumer.Config {
 	return consumer.Config{
-		URL: b.url, Topology: b.topology, Queue: b.queue, Bind: []string{key}, Handler: h, RetryPause: 10 * time.Millisecond,
+		URL: b.url, Topology: b.topology, Queue: b.queue, Bind: []string{key}, Handler: h,
+		Retry: consumer.Retry{Base: 10 * time.Millisecond},
 	}
 }
 
@@ -87,6 +88,7 @@ func (b *broker) config(h consumer.HandlerFunc) consumer.Config {
 type running struct {
 	t      testing.TB
 	cancel context.CancelFunc
+	ready  <-chan struct{}
 	ended  chan struct{}
 	err    error // read it after ended
 
@@ -108,6 +110,7 @@ func start(t testing.TB, c consumer.Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.ready = instance.Ready()
 	go func() {
 		defer close(r.ended)
 		r.err = instance.Run(ctx)
@@ -204,7 +207,7 @@ func (b *broker) publish(messages ...message.Message) {
 	}
 	for _, m := range messages {
 		journey := m.Journey
-		if journey == (message.Journey{}) {
+		if journey.Path == "" {
 			journey = message.Journey{Due: time.Now(), Path: message.PathDirect}
 		}
 		eventually(b.t, func() error {

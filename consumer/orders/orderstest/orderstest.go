@@ -29,16 +29,19 @@ type Shop interface {
 func Run(t *testing.T, fresh func(t testing.TB) func() Shop) {
 	t.Helper()
 	for name, run := range map[string]func(test){
-		"placing takes stock":                 test.placingTakesStock,
-		"placing again changes nothing":       test.placingAgain,
-		"placing is refused":                  test.placingIsRefused,
-		"closing gives the stock back once":   test.closingOnce,
-		"a paid order is left alone":          test.paidIsLeftAlone,
-		"a closed order cannot be paid":       test.closedCannotBePaid,
-		"an unknown order":                    test.unknownOrder,
-		"orders are listed by age":            test.listing,
-		"the last piece is sold once":         test.lastPieces,
-		"paid or closed, whoever comes first": test.paidOrClosed,
+		"placing takes stock":                                  test.placingTakesStock,
+		"placing again changes nothing":                        test.placingAgain,
+		"placing is refused":                                   test.placingIsRefused,
+		"closing gives the stock back once":                    test.closingOnce,
+		"a paid order is left alone":                           test.paidIsLeftAlone,
+		"a closed order cannot be paid":                        test.closedCannotBePaid,
+		"an unknown order":                                     test.unknownOrder,
+		"orders are listed by age":                             test.listing,
+		"the last piece is sold once":                          test.lastPieces,
+		"paid or closed, whoever comes first":                  test.paidOrClosed,
+		"IDs that are nearly the same":                         test.similarIDs,
+		"placed twice at the same time":                        test.placingAtOnce,
+		"200 consumers close the same 1,000 orders twice each": test.crowd,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +81,7 @@ func (t test) placingAgain() {
 		t.Fatal(err)
 	}
 	place(t, shop, "o-1", 2)
-	wantState(t, shop, "o-1", orders.Closed)
+	wantState(t, shop, orders.Closed)
 	wantStock(t, shop, 5)
 }
 
@@ -134,7 +137,7 @@ func (t test) paidIsLeftAlone() {
 		}
 	}
 	wantClose(t, shop, orders.OutcomePaid)
-	wantState(t, shop, "o-1", orders.Paid)
+	wantState(t, shop, orders.Paid)
 	wantStock(t, shop, 3)
 }
 
@@ -145,7 +148,7 @@ func (t test) closedCannotBePaid() {
 	if err := shop.Pay(t.Context(), "o-1"); !errors.Is(err, orders.ErrClosed) {
 		t.Errorf("paying a closed order: got %v, want ErrClosed", err)
 	}
-	wantState(t, shop, "o-1", orders.Closed)
+	wantState(t, shop, orders.Closed)
 	wantStock(t, shop, 5)
 }
 
@@ -176,4 +179,20 @@ func (t test) listing() {
 			t.Errorf("number %d is %+v", i, o)
 		}
 	}
+}
+
+// similarIDs are those of different orders.
+func (t test) similarIDs() {
+	shop := t.stocked(9)
+	ids := []string{"o", "O", "o ", "ö", "o%", "o'", "o?"}
+	for _, id := range ids {
+		place(t, shop, id, 1)
+	}
+	wantStock(t, shop, 9-len(ids))
+	for _, id := range ids {
+		if got, err := shop.Close(t.Context(), id); err != nil || got != orders.OutcomeClosed {
+			t.Errorf("closing %q: got %q, %v", id, got, err)
+		}
+	}
+	wantStock(t, shop, 9)
 }

@@ -46,7 +46,7 @@ func (t test) paidOrClosed() {
 		place(t, one, fmt.Sprintf("o-%d", i), 1+i%2)
 	}
 	handles := [...]Shop{one, t.open()}
-	l := ledger{paid: map[string]int{}, closed: map[string]int{}}
+	l := tally{paid: map[string]int{}, closed: map[string]int{}}
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
@@ -77,20 +77,20 @@ func (t test) paidOrClosed() {
 	wantStock(t, one, available)
 }
 
-// ledger notes what each call was told.
-type ledger struct {
+// tally notes what each call was told.
+type tally struct {
 	mu     sync.Mutex
 	paid   map[string]int // times a payment was accepted, by ID
 	closed map[string]int // times the outcome was "closed"
 }
 
-func (l *ledger) note(kind map[string]int, id string) {
+func (l *tally) note(kind map[string]int, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind[id]++
 }
 
-func (l *ledger) pay(ctx context.Context, t testing.TB, shop Shop, id string) {
+func (l *tally) pay(ctx context.Context, t testing.TB, shop Shop, id string) {
 	t.Helper()
 	switch err := shop.Pay(ctx, id); {
 	case err == nil:
@@ -100,7 +100,7 @@ func (l *ledger) pay(ctx context.Context, t testing.TB, shop Shop, id string) {
 	}
 }
 
-func (l *ledger) close(ctx context.Context, t testing.TB, shop Shop, id string) {
+func (l *tally) close(ctx context.Context, t testing.TB, shop Shop, id string) {
 	t.Helper()
 	outcome, err := shop.Close(ctx, id)
 	if err != nil {
@@ -109,4 +109,21 @@ func (l *ledger) close(ctx context.Context, t testing.TB, shop Shop, id string) 
 	if outcome == orders.OutcomeClosed {
 		l.note(l.closed, id)
 	}
+}
+
+// placingAtOnce has several customers place what is the same order.
+func (t test) placingAtOnce() {
+	const n, customers = 20, 5
+	one := t.stocked(2 * n)
+	handles := [...]Shop{one, t.open()}
+	var wg sync.WaitGroup
+	for c := range customers {
+		wg.Go(func() {
+			for i := range n {
+				place(t, handles[c%len(handles)], fmt.Sprintf("o-%d", i), 1)
+			}
+		})
+	}
+	wg.Wait()
+	wantStock(t, one, n)
 }

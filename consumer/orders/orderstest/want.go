@@ -32,10 +32,10 @@ func order(t testing.TB, shop Shop, id string) orders.Order {
 	return o
 }
 
-func wantState(t testing.TB, shop Shop, id string, want orders.State) {
+func wantState(t testing.TB, shop Shop, want orders.State) {
 	t.Helper()
-	if got := order(t, shop, id).State; got != want {
-		t.Errorf("order %s is %s, want %s", id, got, want)
+	if got := order(t, shop, "o-1").State; got != want {
+		t.Errorf("order o-1 is %s, want %s", got, want)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+
+	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 )
 
 //go:embed schema.sql
@@ -18,7 +20,7 @@ func migrations() []string { return []string{version1} }
 // transaction takes the write lock before it reads the version.
 func migrate(ctx context.Context, db *sql.DB) error {
 	scripts := migrations()
-	return write(ctx, db, func(tx *sql.Tx) error {
+	return sqltx.Run(ctx, db, nil, func(tx *sql.Tx) error {
 		var version int
 		if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 			return err
@@ -34,17 +36,4 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, version))
 		return err
 	})
-}
-
-// write runs do in a transaction that holds the write lock from its beginning.
-func write(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/consumer/ledger"
+	ledgers "github.com/delaybridge/delaybridge/consumer/ledger/sqlite"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/orderstest"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
@@ -36,6 +38,22 @@ func TestConformance(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "orders.db")
 		return func() orderstest.Shop { return open(t, path) }
+	})
+}
+
+func TestWithLedger(t *testing.T) {
+	t.Parallel()
+	orderstest.RunWithLedger(t, func(t testing.TB) func() (orderstest.Shop, ledger.Ledger) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "orders.db")
+		return func() (orderstest.Shop, ledger.Ledger) {
+			s := open(t, path)
+			l := ledgers.New(s.DB())
+			if err := l.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return s, l
+		}
 	})
 }
 

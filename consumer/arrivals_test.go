@@ -1,0 +1,68 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// clerk answers for each ID what it was told to, one answer after the other.
+type clerk struct {
+	mu      sync.Mutex
+	answers map[string][]message.Fate // "" is an error
+}
+
+func (c *clerk) Arrive(_ context.Context, m *message.Message) (message.Arrival, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fate := message.Deliver
+	if list := c.answers[m.ID]; len(list) > 0 {
+		fate, c.answers[m.ID] = list[0], list[1:]
+	}
+	if fate == "" {
+		return message.Arrival{}, errors.New("Redis cannot be reached")
+	}
+	return message.Arrival{Fate: fate}, nil
+}
+
+func TestWhatIsNotWantedAnyMoreIsDropped(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	var mu sync.Mutex
+	handled := map[string]int{}
+	c := b.config(func(_ context.Context, m message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		handled[m.ID]++
+		return nil
+	})
+	c.Concurrency = 2 // fewer than there are messages to drop: each gives its slot back
+	messages := numbered(6)
+	c.Arrivals = &clerk{answers: map[string][]message.Fate{
+		messages[0].ID: {message.DropCancelled}, messages[1].ID: {message.DropRescheduled},
+		messages[2].ID: {"", "", message.DropCancelled}, messages[3].ID: {"", message.Deliver}, messages[4].ID: {message.DropCancelled},
+	}}
+	r := start(t, c)
+	b.bind()
+	b.publish(messages...)
+	want := map[string]consumer.Outcome{
+		messages[0].ID: consumer.Dropped, messages[1].ID: consumer.Dropped, messages[2].ID: consumer.Dropped,
+		messages[3].ID: consumer.Acknowledged, messages[4].ID: consumer.Dropped, messages[5].ID: consumer.Acknowledged,
+	}
+	for _, o := range r.observe(len(messages)) {
+		if o.Outcome != want[o.Message.ID] {
+			t.Errorf("%s: observed %+v, want %s", o.Message.ID, o, want[o.Message.ID])
+		}
+		mu.Lock()
+		if got := handled[o.Message.ID]; (got == 1) != (o.Outcome == consumer.Acknowledged) || got > 1 {
+			t.Errorf("%s: handled %d times", o.Message.ID, got)
+		}
+		mu.Unlock()
+	}
+	r.stop()
+	b.wantHeld(b.queue, 0)
+}

@@ -1,0 +1,101 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Delayer has a message come back to the queue m.Journey.Queue after d, and to no
+// other: by the topology's retry exchange, as m.Retry returns it. It returns nil once
+// the message is safe, and only then the consumer acknowledges it. After an error it
+// is called again. *redisbridge.Park is one.
+type Delayer interface {
+	Delay(ctx context.Context, m *message.Message, d time.Duration) error
+}
+
+// pause returns how long a message that has failed waits for its next attempt, and
+// false where it was the last one.
+func (s *session) pause(o *Observation) (time.Duration, bool) {
+	if _, rejected := errors.AsType[*rejection](o.Err); rejected || o.Attempts >= s.config.Retry.Attempts {
+		return 0, false
+	}
+	pause := s.config.Retry.Pause(o.Attempts, rand.Float64()) //nolint:gosec // it keeps no secret
+	if postponed, ok := errors.AsType[*postponement](o.Err); ok {
+		pause = max(0, postponed.pause)
+	}
+	s.log.Warn("handling a message failed", "id", o.Message.ID, "attempt", o.Attempts, "error", o.Err, "retry_in", pause)
+	return pause, true
+}
+
+// delay gives the message to the Delayer, however long it takes that to have it. It
+// gives up only when the message has returned to its queue anyway, or Run ends.
+func (s *session) delay(d *amqp.Delivery, o *Observation, pause time.Duration) Outcome {
+	due := time.Now().Add(pause)
+	m := message.FromDelivery(d) // as it came, whatever the handler has done
+	m.Journey = o.Message.Journey
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
+	for {
+		err := s.config.Delayer.Delay(s.alive, &m, max(0, time.Until(due)))
+		if err == nil {
+			return Delayed
+		}
+		again := wait.NextBackOff()
+		if s.alive.Err() == nil {
+			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "reason", err, "retry_in", again)
+		}
+		if !s.idle(again) {
+			return Returned
+		}
+	}
+}
+
+// idle waits for d, and returns false when it is no longer this consumer that will
+// handle the message.
+func (s *session) idle(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.intake.Done():
+		return false
+	case <-s.alive.Done():
+		return false
+	}
+}
+
+// takeSlot waits for its turn to call the handler, and returns false likewise.
+func (s *session) takeSlot() bool {
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.intake.Done():
+		return false
+	case <-s.alive.Done():
+		return false
+	}
+	if s.intake.Err() != nil || s.alive.Err() != nil { // both were possible
+		<-s.slots
+		return false
+	}
+	return true
+}
+
+// bindForRetries has the queue get what comes back to it, by its name.
+func (c *Consumer) bindForRetries(ch *amqp.Channel) error {
+	exchange := c.config.Topology.RetryExchange()
+	err := c.classify(ch.QueueBind(c.config.Queue, c.config.Queue, exchange, false, nil))
+	if errors.Is(err, broker.ErrForbidden) {
+		return fmt.Errorf("bind the queue to %s for its retries, which takes write permission for the queue and read permission for the exchange: %w", exchange, err)
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// errDuplicate is how a handler with a ledger says that there was nothing to do.
+var errDuplicate = errors.New("the message has had its effect already")
+
+// once is a handler before which a ledger stands.
+type once struct {
+	Handler
+	ledger ledger.Ledger
+	queue  string
+	log    *slog.Logger
+}
+
+// Handle has the handler handle m, unless a message with m's ID from this queue has
+// been handled with success.
+func (o *once) Handle(ctx context.Context, m message.Message) error {
+	if m.ID == "" {
+		return Reject(errors.New("the message has no ID by which the ledger would know it again: its publisher must set message-id"))
+	}
+	first, err := o.ledger.Once(ctx, o.queue+"/"+m.ID, func(ctx context.Context) error { return o.Handler.Handle(ctx, m) })
+	switch {
+	case err == nil && !first:
+		o.log.Info("a duplicate was left without effect", "id", m.ID)
+		return errDuplicate
+	case err != nil && first:
+		o.log.Warn("a message was handled, and perhaps not marked; a duplicate would be handled again", "id", m.ID, "error", err)
+		return nil
+	}
+	if busy, ok := errors.AsType[*ledger.BusyError](err); ok {
+		return RetryAfter(busy.Wait, fmt.Errorf("message %s: %w", m.ID, err))
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	ledgers "github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/consumer/ledger/redis"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Two queues get the same messages, each of them several times; one of the two
+// consumers fails at first. Each handles each message with success once.
+func TestLedgerLeavesDuplicatesWithoutEffect(t *testing.T) {
+	t.Parallel()
+	const (
+		messages = 5
+		lease    = 9 * time.Second // a third of which a duplicate waits that meets the first
+	)
+	b, env := newBroker(t), servertest.ForTest(t)
+	l, err := redis.New(redis.Config{Client: servertest.OpenRedis(t, env.RedisURL), Prefix: "{" + env.Prefix + "}:", Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running []*running
+	var effects [2]atomic.Int64
+	for i, queue := range []string{"billing", "reminding"} {
+		b.queue = queue
+		b.bind()
+		var calls atomic.Int64
+		c := b.config(func(context.Context, message.Message) error {
+			if i == 0 && calls.Add(1) <= messages {
+				return errors.New("not yet")
+			}
+			effects[i].Add(1)
+			return nil
+		})
+		c.Ledger = l
+		running = append(running, start(t, c))
+	}
+	for range 3 {
+		b.publish(numbered(messages)...)
+	}
+	for i, r := range running {
+		outcomes := map[consumer.Outcome]int{}
+		for _, o := range r.observe(3 * messages) {
+			if outcomes[o.Outcome]++; o.Err != nil {
+				t.Errorf("%s: %v", o.Message.ID, o.Err)
+			}
+		}
+		if outcomes[consumer.Acknowledged] != messages || outcomes[consumer.Duplicate] != 2*messages {
+			t.Errorf("consumer %d: %v, want %d acknowledged and the others duplicates", i, outcomes, messages)
+		}
+		if n := effects[i].Load(); n != messages {
+			t.Errorf("consumer %d: %d effects, want %d", i, n, messages)
+		}
+		r.stop()
+	}
+	b.wantHeld("billing", 0)
+	b.wantHeld("reminding", 0)
+}
+
+// ledgerFunc is a ledger that answers as a test wants.
+type ledgerFunc func(ctx context.Context, key string, effect func(context.Context) error) (bool, error)
+
+func (f ledgerFunc) Once(ctx context.Context, key string, effect func(context.Context) error) (bool, error) {
+	return f(ctx, key, effect)
+}
+
+func TestWhatTheLedgerSaysDecides(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the disk is full")
+	var asked atomic.Int64
+	for name, c := range map[string]struct {
+		id       string
+		answers  ledgerFunc
+		outcome  consumer.Outcome
+		attempts int
+		err      error
+	}{
+		"busy once": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			if asked.Add(1) == 1 {
+				return false, &ledgers.BusyError{Wait: time.Millisecond}
+			}
+			return true, effect(ctx)
+		}, outcome: consumer.Acknowledged, attempts: 2},
+		"not marked": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			return true, errors.Join(effect(ctx), broken)
+		}, outcome: consumer.Acknowledged, attempts: 1},
+		"broken": {id: "m-0", answers: func(context.Context, string, func(context.Context) error) (bool, error) {
+			return false, broken
+		}, outcome: consumer.Quarantined, attempts: consumer.DefaultAttempts, err: broken},
+		"without an ID": {answers: func(context.Context, string, func(context.Context) error) (bool, error) {
+			t.Error("the ledger was asked")
+			return false, nil
+		}, outcome: consumer.Quarantined, attempts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			b.bind()
+			config := b.config(acknowledge)
+			config.Ledger = ledgerFunc(func(ctx context.Context, key string, effect func(context.Context) error) (bool, error) {
+				if want := b.queue + "/" + c.id; key != want {
+					t.Errorf("the key is %q, want %q", key, want)
+				}
+				return c.answers(ctx, key, effect)
+			})
+			r := start(t, config)
+			b.publish(message.Message{ID: c.id, Body: []byte("body")})
+			o := r.observe(1)[0]
+			if o.Outcome != c.outcome || o.Attempts != c.attempts || (c.err != nil && !errors.Is(o.Err, c.err)) {
+				t.Errorf("got %s after %d attempts, %v, want %s after %d, %v", o.Outcome, o.Attempts, o.Err, c.outcome, c.attempts, c.err)
+			}
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package consumer
+
+import (
+	"math"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Defaults of [Retry].
+const (
+	DefaultRetryBase   = time.Second
+	DefaultRetryFactor = 2.0
+	DefaultRetryCap    = 10 * time.Minute
+	DefaultRetryJitter = 0.5
+	DefaultAttempts    = 5
+)
+
+// NoJitter as Retry.Jitter leaves nothing to chance.
+const NoJitter = -1
+
+// Retry says how often a message is handled before it is quarantined, and how long
+// it waits in between. The zero value is the default: five attempts, after pauses of
+// 1 s, 2 s, 4 s and 8 s, give or take a half.
+type Retry struct {
+	// Base is the pause before the second attempt. Defaults to DefaultRetryBase.
+	Base time.Duration
+	// Factor is by what the pause grows from attempt to attempt, at least 1.
+	// Defaults to DefaultRetryFactor.
+	Factor float64
+	// Cap is the longest pause, but for [RetryAfter]. At least Base, and at most
+	// message.MaxDelay. Defaults to DefaultRetryCap, or to Base where that is more.
+	Cap time.Duration
+	// Jitter is the share of a pause by which it is made longer or shorter at
+	// random, so that what has failed together does not come back together. Up to 1,
+	// or NoJitter. Defaults to DefaultRetryJitter.
+	Jitter float64
+	// Attempts is how often a message is handled before it is quarantined, counted
+	// over all consumers of the queue. Defaults to DefaultAttempts.
+	Attempts int
+}
+
+// Pause returns how long a message waits that was handled so many times in vain.
+// random is a random number from 0 to 1.
+func (r Retry) Pause(failed int, random float64) time.Duration {
+	r = r.withDefaults()
+	most := float64(r.Cap)
+	pause := min(most, float64(r.Base)*math.Pow(r.Factor, float64(max(failed, 1)-1)))
+	pause = min(most, pause*(1+max(r.Jitter, 0)*(2*random-1)))
+	return min(r.Cap, time.Duration(pause)) // most may be rounded up
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Base == 0 {
+		r.Base = DefaultRetryBase
+	}
+	if r.Factor == 0 {
+		r.Factor = DefaultRetryFactor
+	}
+	if r.Cap == 0 {
+		r.Cap = max(DefaultRetryCap, r.Base)
+	}
+	if r.Jitter == 0 {
+		r.Jitter = DefaultRetryJitter
+	}
+	if r.Attempts == 0 {
+		r.Attempts = DefaultAttempts
+	}
+	return r
+}
+
+func (r Retry) faults(fault func(format string, args ...any)) {
+	if r.Base < 0 {
+		fault("Retry.Base %v: must not be negative", r.Base)
+	}
+	if !(r.Factor >= 1) || math.IsInf(r.Factor, 0) { // not a number is neither
+		fault("Retry.Factor %v: use at least 1", r.Factor)
+	}
+	if r.Cap < r.Base || r.Cap > message.MaxDelay {
+		fault("Retry.Cap %v: use at least Retry.Base (%v) and at most %v", r.Cap, r.Base, message.MaxDelay)
+	}
+	if r.Jitter != NoJitter && !(r.Jitter > 0 && r.Jitter <= 1) {
+		fault("Retry.Jitter %v: use at most 1, or NoJitter", r.Jitter)
+	}
+	if r.Attempts < 1 {
+		fault("Retry.Attempts %d: use at least 1", r.Attempts)
+	}
+}
