@@ -1,0 +1,62 @@
+package quarantine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Message is one message in quarantine. Its Journey says from which queue it comes,
+// after how many attempts, and what came of each.
+type Message struct {
+	message.Message
+	Error string    // why it is here
+	Stack string    // of the handler's panic
+	Since time.Time // zero where nobody has noted it
+}
+
+// read returns the message of a delivery from quarantine. One that a consumer or a
+// bridge has put there says why; what the broker has dead-lettered has only its
+// x-death to tell.
+func read(t *topology.Topology, d *amqp.Delivery) *Message {
+	m := &Message{Message: message.FromDelivery(d)}
+	m.Error, _ = d.Headers[message.HeaderError].(string)
+	m.Stack, _ = d.Headers[message.HeaderStack].(string)
+	if text, ok := d.Headers[message.HeaderQuarantined].(string); ok {
+		m.Since, _ = time.Parse(time.RFC3339, text) // zero if it is no instant
+	}
+	if m.Error == "" {
+		m.readDeath(t, d.Headers)
+	}
+	if isOurs(t, m.Journey.Queue) {
+		m.Journey.Queue = ""
+	}
+	return m
+}
+
+func (m *Message) readDeath(t *topology.Topology, headers amqp.Table) {
+	deaths, _ := headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return
+	}
+	death, _ := deaths[0].(amqp.Table) // the latest comes first
+	queue, _ := death["queue"].(string)
+	reason, _ := death["reason"].(string)
+	m.Error = fmt.Sprintf("dead-lettered by the broker from queue %s: %s", queue, reason)
+	m.Since, _ = death["time"].(time.Time)
+	m.Journey.Queue = queue
+	if exchange, ok := death["exchange"].(string); ok && m.Entry == "" && queue == t.Inbox() {
+		m.Entry = t.EntryOf(exchange)
+	}
+}
+
+// isOurs reports whether a queue belongs to the bridge, so that nothing is to come
+// back to it.
+func isOurs(t *topology.Topology, queue string) bool {
+	return slices.ContainsFunc(t.Queues(), func(q topology.Queue) bool { return q.Name == queue })
+}

@@ -1,0 +1,435 @@
+package quarantine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/quarantine"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const patience = time.Minute
+
+// ward is one test's corner of a broker, with the topology in it and an empty
+// quarantine.
+type ward struct {
+	*quarantine.Quarantine
+	t        *testing.T
+	env      servertest.Env
+	topology *topology.Topology
+	ch       *amqp.Channel
+}
+
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	env := servertest.ForTest(t)
+	top, err := topology.New(topology.Config{
+		Prefix: env.Prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second, Shards: 1,
+		Entries: []topology.Entry{{Name: "orders", Kind: amqp.ExchangeFanout}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := quarantine.New(quarantine.Config{URL: env.AMQPURL, Topology: top, GiveUpAfter: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := amqp.Dial(env.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := top.Apply(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err == nil {
+		err = ch.Confirm(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ward{q, t, env, top, ch}
+}
+
+// queue declares a queue that gets what is bound by key from the ready exchange.
+func (w *ward) queue(name, key string) {
+	w.t.Helper()
+	_, err := w.ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	if err == nil {
+		err = w.ch.QueueBind(name, key, w.topology.ReadyExchange(), false, nil)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *ward) publish(exchange, key string, p amqp.Publishing) {
+	w.t.Helper()
+	confirmed, err := w.ch.PublishWithDeferredConfirm(exchange, key, false, false, p)
+	if err != nil || !confirmed.Wait() {
+		w.t.Fatalf("publish: %v", err)
+	}
+}
+
+// What a consumer that asks Redis tells a message by; without it, it would drop the
+// message as one with an old due time.
+var published = time.UnixMilli(1_800_000_000_123).UTC() //nolint:gochecknoglobals // a constant
+
+func known(j message.Journey) bool { return j.Published.Equal(published) && j.Version == 2 }
+
+// quarantined are n messages that a consumer of queue has given up, m-0 and on.
+func (w *ward) quarantined(n int, queue string) {
+	w.t.Helper()
+	confirms := make([]*amqp.DeferredConfirmation, n)
+	for i := range n {
+		m := message.Message{ID: fmt.Sprintf("m-%d", i), RoutingKey: "order.unpaid", Body: []byte("body")}
+		m.Journey.Published, m.Journey.Version = published, 2
+		m.Journey.Failed(queue, time.Now(), errors.New("failed"))
+		p := m.Publishing(m.Journey)
+		p.Headers[message.HeaderError] = "failed"
+		p.Headers[message.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
+		var err error
+		if confirms[i], err = w.ch.PublishWithDeferredConfirm(w.topology.Quarantine(), m.RoutingKey, false, false, p); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, c := range confirms {
+		if !c.Wait() {
+			w.t.Fatal("refused")
+		}
+	}
+}
+
+// look returns the IDs of what there is.
+func (w *ward) look(f quarantine.Filter, limit int) (ids []string) {
+	w.t.Helper()
+	err := w.Look(w.t.Context(), f, limit, func(m *quarantine.Message) error {
+		ids = append(ids, m.ID)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ids
+}
+
+// replay returns what became of each message.
+func (w *ward) replay(f quarantine.Filter, to quarantine.Target) map[string]quarantine.Replayed {
+	w.t.Helper()
+	all := map[string]quarantine.Replayed{}
+	err := w.Replay(w.t.Context(), f, 0, to, func(r quarantine.Replayed) error {
+		all[r.ID] = r
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// drain takes n messages from a queue.
+func (w *ward) drain(queue string, n int) []amqp.Delivery {
+	w.t.Helper()
+	conn, err := amqp.Dial(w.env.AMQPURL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := make([]amqp.Delivery, n)
+	for i := range all {
+		select {
+		case all[i] = <-deliveries:
+		case <-time.After(patience):
+			w.t.Fatalf("%s has only %d messages, want %d", queue, i, n)
+		}
+	}
+	return all
+}
+
+// wantHeld waits until queue holds n messages that nobody has taken.
+func (w *ward) wantHeld(queue string, n int) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for {
+		q, err := w.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if q.Messages == n {
+			return
+		}
+		select {
+		case <-deadline:
+			w.t.Fatalf("%s holds %d messages, want %d", queue, q.Messages, n)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// More than a consumer may hold at a time.
+func TestLookLeavesEverythingWhereItWas(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	if got := w.look(quarantine.Filter{}, 0); len(got) != 0 {
+		t.Errorf("saw %v in an empty quarantine", got)
+	}
+	const n = 1700
+	w.quarantined(n, "billing")
+	for range 2 {
+		got := w.look(quarantine.Filter{}, 0)
+		if len(got) != n {
+			t.Fatalf("saw %d, want %d", len(got), n)
+		}
+		for i, id := range got {
+			if want := fmt.Sprintf("m-%d", i); id != want {
+				t.Fatalf("number %d is %s, want %s", i, id, want)
+			}
+		}
+		w.wantHeld(w.topology.Quarantine(), n)
+	}
+	if got := w.look(quarantine.Filter{IDPrefix: "m-169"}, 0); len(got) != 11 {
+		t.Errorf("saw %v, want 11", got)
+	}
+	if got := w.look(quarantine.Filter{}, 3); !slices.Equal(got, []string{"m-0", "m-1", "m-2"}) {
+		t.Errorf("saw %v, want the first three", got)
+	}
+	w.wantHeld(w.topology.Quarantine(), n)
+}
+
+// What a consumer gives up says why; of what the broker has dead-lettered its x-death
+// does.
+func TestWhatIsKnownOfAMessage(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.publish(w.topology.Inbox(), "any", amqp.Publishing{}) // so that there is something to reject
+	d, ok, err := w.ch.Get(w.topology.Inbox(), false)
+	if err != nil || !ok || d.Reject(false) != nil {
+		t.Fatalf("nothing to reject: %v", err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1)
+	if err := w.Look(t.Context(), quarantine.Filter{}, 0, func(m *quarantine.Message) error {
+		if m.Error != "dead-lettered by the broker from queue "+w.topology.Inbox()+": rejected" || m.Journey.Queue != "" || time.Since(m.Since) > patience {
+			t.Errorf("got %+v", m)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.drain(w.topology.Quarantine(), 1)
+
+	c, err := consumer.New(consumer.Config{
+		URL: w.env.AMQPURL, Topology: w.topology, Queue: "billing", Bind: []string{"#"},
+		Handler: consumer.HandlerFunc(func(context.Context, message.Message) error { panic("oh no") }),
+		Retry:   consumer.Retry{Base: time.Millisecond, Attempts: 3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	<-c.Ready()
+	w.publish(w.topology.ReadyExchange(), "order.unpaid", amqp.Publishing{MessageId: "o-1", Body: []byte("b"), Headers: amqp.Table{"n": int64(1)}})
+	w.wantHeld(w.topology.Quarantine(), 1)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := w.Look(t.Context(), quarantine.Filter{Queue: "billing"}, 0, func(m *quarantine.Message) error {
+		j := m.Journey
+		if m.ID != "o-1" || m.RoutingKey != "order.unpaid" || string(m.Body) != "b" || m.Headers["n"] != int64(1) || len(m.Headers) != 1 {
+			t.Errorf("got %+v", m)
+		}
+		if m.Error != "the handler panicked: oh no" || !strings.Contains(m.Stack, "goroutine") || time.Since(m.Since) > patience {
+			t.Errorf("got %+v", m)
+		}
+		if j.Queue != "billing" || j.Attempts != 3 || len(j.History) != 3 {
+			t.Errorf("journey %+v", j)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplayToItsQueue(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.queue("billing", "#")
+	w.queue("shipping", "#") // gets none of it
+	const n = 1300
+	w.quarantined(n, "billing")
+	for id, r := range w.replay(quarantine.Filter{}, quarantine.ToQueue) {
+		if r.Err != nil || r.To != "billing" {
+			t.Fatalf("%s: to %s, %v", id, r.To, r.Err)
+		}
+	}
+	w.wantHeld(w.topology.Quarantine(), 0)
+	w.wantHeld("shipping", 0)
+	w.wantHeld(w.topology.Unrouted(), 0)
+	seen := map[string]bool{}
+	for _, d := range w.drain("billing", n) {
+		m := message.FromDelivery(&d)
+		seen[m.ID] = true
+		if j := m.Journey; m.RoutingKey != "order.unpaid" || j.Attempts != 0 || j.Queue != "billing" || j.Path != message.PathReplay || len(j.History) != 2 || !known(j) {
+			t.Fatalf("got %+v", m)
+		}
+		for name := range d.Headers {
+			if name == message.HeaderError || name == message.HeaderQuarantined {
+				t.Fatalf("still says %s", name)
+			}
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d different messages, want %d", len(seen), n)
+	}
+	w.wantHeld("billing", 0)
+}
+
+func TestReplayToTheReadyExchange(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.queue("billing", "order.*")
+	w.queue("shipping", "order.*")
+	w.quarantined(2, "billing")
+	// From no queue: what the intake could not read. And of an entry.
+	m := message.Message{ID: "no queue", RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": "soon"}}
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	m.Entry, m.ID = "orders", "entry"
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	_, err := w.ch.QueueDeclare("orders", true, false, false, false, nil)
+	if err == nil {
+		err = w.ch.QueueBind("orders", "", w.topology.ReadyExchangeOf("orders"), false, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.replay(quarantine.Filter{IDs: []string{"no queue", "entry"}}, quarantine.ToQueue)
+	if len(got) != 2 || got["no queue"].To != w.topology.ReadyExchange() || got["entry"].To != w.topology.ReadyExchangeOf("orders") {
+		t.Errorf("got %+v", got)
+	}
+	w.wantHeld(w.topology.Quarantine(), 2)
+	if got := w.replay(quarantine.Filter{}, quarantine.ToReady); len(got) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	w.wantHeld(w.topology.Quarantine(), 0)
+	w.drain("billing", 3)
+	d := w.drain("shipping", 3)[2]
+	if m := message.FromDelivery(&d); m.Journey.Queue != "" || m.Journey.Attempts != 0 || m.Journey.Path != message.PathReplay || !known(m.Journey) {
+		t.Errorf("got %+v", m)
+	}
+	w.drain("orders", 1)
+}
+
+// What cannot go anywhere stays, and holds nothing else up.
+func TestReplayLeavesWhatItCannotSend(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.queue("billing", "#")
+	w.quarantined(3, "gone")
+	w.quarantined(2, "billing")
+	w.publish(w.topology.Quarantine(), "raw", message.Undecodable("raw", []byte{1}, message.ErrEnvelope))
+	m := message.Message{ID: "entry", RoutingKey: "k", Entry: "deleted"}
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	failed := map[string]error{}
+	n := 0
+	if err := w.Replay(t.Context(), quarantine.Filter{}, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+		n++
+		if r.Err != nil {
+			failed[r.ID+" "+r.To] = r.Err
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != 7 || len(failed) != 5 || !errors.Is(failed["m-1 gone"], quarantine.ErrNoQueue) || !errors.Is(failed["raw "+w.topology.ReadyExchange()], quarantine.ErrNoMessage) ||
+		failed["entry "+w.topology.ReadyExchangeOf("deleted")] == nil {
+		t.Errorf("%d of %d failed: %v", len(failed), n, failed)
+	}
+	w.wantHeld(w.topology.Quarantine(), 5)
+	w.wantHeld("billing", 2)
+}
+
+func TestPurgeRemovesWhatItHasShown(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quarantined(1200, "billing")
+	var shown []string
+	full := errors.New("the disk is full")
+	purge := func(f quarantine.Filter, limit, most int) error {
+		shown = nil
+		return w.Purge(t.Context(), f, limit, func(m *quarantine.Message) error {
+			if len(shown) == most {
+				return full
+			}
+			shown = append(shown, m.ID)
+			return nil
+		})
+	}
+	if err := purge(quarantine.Filter{IDPrefix: "m-11"}, 0, -1); err != nil || len(shown) != 111 {
+		t.Errorf("%d removed (%v), want 111", len(shown), err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1089)
+	if err := purge(quarantine.Filter{}, 9, -1); err != nil || len(shown) != 9 {
+		t.Errorf("%d removed (%v), want 9", len(shown), err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1080)
+	if err := purge(quarantine.Filter{}, 0, 80); !errors.Is(err, full) {
+		t.Errorf("got %v, want what show says", err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1000)
+	if err := purge(quarantine.Filter{}, 0, -1); err != nil || len(shown) != 1000 {
+		t.Errorf("%d removed (%v), want 1000", len(shown), err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 0)
+}
+
+func TestInterruptedAnywhereNothingIsLost(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.queue("billing", "#")
+	const n = 1500
+	w.quarantined(n, "billing")
+	ctx, interrupt := context.WithCancel(t.Context())
+	replayed := 0
+	err := w.Replay(ctx, quarantine.Filter{}, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+		if replayed++; replayed == 100 {
+			interrupt()
+		}
+		return r.Err
+	})
+	if !errors.Is(err, context.Canceled) || replayed < 100 || replayed == n {
+		t.Fatalf("%d replayed, %v", replayed, err)
+	}
+	w.wantHeld(w.topology.Quarantine(), n-replayed)
+	w.wantHeld("billing", replayed) // what was on its way has arrived, and nothing twice
+}
+
+func TestAMessageThatNobodyCanRead(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.publish(w.topology.Quarantine(), "k", amqp.Publishing{Headers: amqp.Table{"list": make([]any, 8193)}})
+	err := w.Look(t.Context(), quarantine.Filter{}, 0, func(*quarantine.Message) error { return nil })
+	if !errors.Is(err, quarantine.ErrUnreadable) {
+		t.Errorf("got %v, want ErrUnreadable", err)
+	}
+}

@@ -1,0 +1,154 @@
+package quarantine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Target says where a replayed message goes.
+type Target int
+
+// The targets.
+const (
+	// ToQueue is the queue that the message comes from, and no other; where it comes
+	// from none, as a message that the intake could not read, it is ToReady.
+	ToQueue Target = iota
+	// ToReady is the ready exchange, and so every queue that is bound for it.
+	ToReady
+)
+
+// Errors of a message that stays in quarantine.
+var (
+	// ErrNoQueue: the queue it comes from does not exist any more.
+	ErrNoQueue = errors.New("its queue does not exist: declare it again, or send the message to the ready exchange (--to ready)")
+	// ErrNoMessage: what Redis held was no message.
+	ErrNoMessage = errors.New("it is not a message but what could not be read as one")
+)
+
+// Replayed is what became of a message.
+type Replayed struct {
+	*Message
+	To  string // the queue or the exchange
+	Err error  // why it is in quarantine still; nil where it is not
+}
+
+// Replay sends each message that f chooses, at most limit of them unless that is 0, to
+// where it is handled again. It leaves quarantine once the broker has confirmed it.
+// Its attempts count anew, and its history goes along. report is told of each; an error
+// of it ends the replay.
+func (q *Quarantine) Replay(ctx context.Context, f Filter, limit int, to Target, report func(Replayed) error) error {
+	return q.connected(ctx, func(w *walk) error {
+		w.connect()
+		r := &replay{walk: w, publisher: broker.NewPublisher(w.publishing), to: to, report: report, asked: map[destination]error{}}
+		return w.all(ctx, func(m *Message, remove func() error) (bool, error) {
+			if !f.Matches(m) {
+				return true, nil
+			}
+			w.matched++
+			return w.matched != limit, r.send(ctx, m, remove)
+		})
+	})
+}
+
+type replay struct {
+	*walk
+	publisher *broker.Publisher
+	to        Target
+	report    func(Replayed) error
+	asked     map[destination]error // what came of looking whether they are there
+}
+
+// destination is an exchange and, where it leads to one queue, that.
+type destination struct{ exchange, queue string }
+
+func (d destination) String() string {
+	if d.queue != "" {
+		return d.queue
+	}
+	return d.exchange
+}
+
+// send publishes a message, and has it removed once that is confirmed.
+func (r *replay) send(ctx context.Context, m *Message, remove func() error) error {
+	to, out := r.outgoing(m, time.Now())
+	err := r.look(ctx, to)
+	if strings.HasPrefix(m.Error, message.ErrEnvelope.Error()) {
+		err = ErrNoMessage
+	}
+	if err == nil {
+		r.pending++
+		err = r.publisher.Publish(ctx, out, func(err error) {
+			r.settled <- func() error { // has room for all that are pending
+				if err == nil {
+					err = remove()
+				}
+				return r.report(Replayed{m, to.String(), err})
+			}
+		})
+		if err == nil {
+			return nil
+		}
+		r.pending--
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return r.report(Replayed{m, to.String(), err})
+}
+
+// outgoing is the message as it is published.
+func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoing) {
+	again := m.Message
+	// Without its version the consumer would take it for a copy with the old due time.
+	journey := message.Journey{Due: m.Journey.Due, Path: message.PathReplay, Version: m.Journey.Version}
+	to := destination{exchange: r.topology.ReadyExchangeOf(m.Entry)}
+	key := m.RoutingKey
+	if r.to == ToQueue && m.Journey.Queue != "" {
+		to = destination{r.topology.RetryExchange(), m.Journey.Queue}
+		key = to.queue
+		again.Journey.Replayed(now)
+		again = again.Retry()
+	} else {
+		journey.Published = m.Journey.Published
+	}
+	return to, broker.Outgoing{Exchange: to.exchange, RoutingKey: key, Mandatory: true, Publishing: again.Publishing(journey)}
+}
+
+// look makes sure that there is a way to d. A retry exchange that nobody has bound the
+// queue to would send its messages to the unrouted queue.
+func (r *replay) look(ctx context.Context, d destination) error {
+	if err, known := r.asked[d]; known {
+		return err
+	}
+	ch, err := r.publishing.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	if d.queue != "" {
+		err = ch.QueueBind(d.queue, d.queue, d.exchange, false, nil)
+	} else { // of a passive declaration the broker looks at the name alone
+		err = ch.ExchangeDeclarePassive(d.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+	}
+	if err == nil {
+		_ = ch.Close() // otherwise the broker has closed it
+	}
+	refused, ok := errors.AsType[*amqp.Error](err)
+	switch {
+	case ok && refused.Code == amqp.NotFound && strings.Contains(refused.Reason, "no queue "):
+		err = ErrNoQueue
+	case ok:
+		err = broker.Classify(err)
+	case err != nil:
+		err = fmt.Errorf("look for %s: %w", d, err)
+	}
+	r.asked[d] = err
+	return err
+}
