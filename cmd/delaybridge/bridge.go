@@ -40,7 +40,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 		}
 		defer func() { _ = client.Close() }()
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
-		c.StartWithin = settings.connectTimeout
+		c.StartWithin, c.Window = settings.connectTimeout, settings.dedupeWindow
 		bridge, err := redisbridge.New(c)
 		if err != nil {
 			return usage(err)

@@ -18,9 +18,15 @@ func newConsumeCommand(a *app) *cobra.Command {
 		Use:   "consume --queue QUEUE [--bind KEY]... [--orders FILE] [--count N]",
 		Short: "Print messages as they become due, and close the orders they are about",
 		Long: `Consumes a queue and prints one line per message: ID, routing key, path,
-lateness and outcome. With --bind it declares the queue and binds it to the
+lateness and outcome. Of each it asks Redis whether it was cancelled or rescheduled on
+its way, and if so drops it; while Redis does not answer, messages stay in the queue.
+With --bind it declares the queue and binds it to the
 ready exchange; without, the queue must exist. With --orders it closes the order
 whose ID the message bears, unless that is paid; without, it only acknowledges.
+
+A message that cannot be handled for now is tried again after a pause, which grows
+from attempt to attempt, and then goes to quarantine. With --park-retries it waits in
+Redis meanwhile, and a bridge brings it back to this queue; without, in hand.
 
 On SIGINT or SIGTERM it finishes the message in hand, leaves the rest in the
 queue and exits with 0, or with 130 where --count was not reached.`,
@@ -31,12 +37,23 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	var c consumer.Config
 	var file string
 	var count int
+	var withoutRedis bool
 	flags := cmd.Flags()
 	flags.StringVar(&c.Queue, "queue", "", "the queue to consume (required)")
 	flags.StringArrayVar(&c.Bind, "bind", nil, "routing key to bind the queue by, where * is one word and # any number; may be repeated")
 	flags.StringVar(&file, "orders", "", "close orders in this SQLite file")
-	flags.IntVar(&count, "count", 0, "end after so many messages (default: when interrupted)")
-	flags.IntVar(&c.MaxAttempts, "max-attempts", consumer.DefaultMaxAttempts, "how often to handle a message before it is quarantined")
+	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
+	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way")
+	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
+	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages to have in hand (default: %d, or with --count the concurrency)", consumer.DefaultPrefetch))
+	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
+	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
+	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.DefaultAttempts, "how often to handle a message before it is quarantined")
+	flags.DurationVar(&c.Retry.Base, "retry-base", consumer.DefaultRetryBase, "how long to wait before the second attempt")
+	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.DefaultRetryFactor, "by what the pause grows from attempt to attempt")
+	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.DefaultRetryCap, "the longest pause")
+	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.DefaultRetryJitter, "the share of a pause that is left to chance, up to 1")
+	parkRetries := flags.Bool("park-retries", false, "have messages wait for their retry in Redis, rather than in hand")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", consumer.DefaultDrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -53,9 +70,30 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		c.URL, c.Topology = settings.amqpURL, settings.topology
 		c.GiveUpAfter, c.Logger = settings.connectTimeout, a.logger(settings)
 		c.Observe = p.observe
-		c.Concurrency = 1 // the printed order is the queue's
-		if count > 0 {
-			c.Prefetch = 1 // the messages beyond belong to others
+		if count > 0 && c.Prefetch == 0 {
+			c.Prefetch = c.Concurrency // the messages beyond belong to others
+		}
+		if c.Retry.Jitter == 0 {
+			c.Retry.Jitter = consumer.NoJitter
+		}
+		if c.OrderBy, err = parseOrderBy(*orderBy); err != nil {
+			return usage(err)
+		}
+		await := func() error { return nil }
+		switch {
+		case !withoutRedis:
+			park, closePark, err := a.openPark(settings, c.Logger)
+			if err != nil {
+				return err
+			}
+			defer closePark()
+			c.Arrivals = park
+			if *parkRetries {
+				c.Delayer = park
+			}
+			await = func() error { return awaitPark(ctx, park, settings.connectTimeout) }
+		case *parkRetries:
+			return usage(errors.New("--park-retries needs Redis: leave --without-redis out"))
 		}
 		c.Handler = consumer.HandlerFunc(func(context.Context, message.Message) error { return nil })
 		if file != "" {
@@ -70,6 +108,9 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if err != nil {
 			return usage(err)
 		}
+		if err := await(); err != nil {
+			return fmt.Errorf("%w (to take whatever comes, cancelled or not: --without-redis)", err)
+		}
 		p.header()
 		if err := instance.Run(ctx); err != nil {
 			return err
@@ -77,4 +118,17 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		return p.result(cmd.Context())
 	}
 	return cmd
+}
+
+// parseOrderBy returns by what messages are kept in order: nothing, for an empty text.
+func parseOrderBy(text string) (func(message.Message) string, error) {
+	switch text {
+	case "":
+		return nil, nil
+	case "id":
+		return func(m message.Message) string { return m.ID }, nil
+	case "key":
+		return func(m message.Message) string { return m.RoutingKey }, nil
+	}
+	return nil, fmt.Errorf("--order-by %q: use id or key", text)
 }

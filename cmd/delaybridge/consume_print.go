@@ -26,6 +26,8 @@ type consumedMessage struct {
 	LatenessMS *int64       `json:"lateness_ms,omitempty"` // absent where the due time is unknown
 	Outcome    string       `json:"outcome"`
 	Attempts   int          `json:"attempts"`
+	Because    message.Fate `json:"because,omitempty"` // of a dropped one: cancelled or rescheduled
+	At         *time.Time   `json:"at,omitempty"`      // when it was cancelled, or is due now
 	Error      string       `json:"error,omitempty"`
 	Body       *string      `json:"body,omitempty"`        // where it is UTF-8
 	BodyBase64 []byte       `json:"body_base64,omitempty"` // where it is not
@@ -72,6 +74,9 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 	} else {
 		p.note(fmt.Fprintf(p.out, consumeRow, printable(m.ID), printable(m.RoutingKey), printable(string(m.Path)), m.lateness(), m.outcome()))
 	}
+	if o.Outcome == consumer.Delayed || o.Outcome == consumer.Dropped {
+		return // it comes again; nobody has waited for it
+	}
 	if p.seen++; p.seen == p.count {
 		p.stop()
 	}
@@ -81,7 +86,7 @@ func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	m := &consumedMessage{
 		ID: o.Message.ID, RoutingKey: o.Message.RoutingKey, Path: o.Message.Journey.Path,
 		Published: instant(o.Message.Journey.Published), Due: instant(o.Message.Journey.Due),
-		Outcome: string(o.Outcome), Attempts: o.Attempts,
+		Outcome: string(o.Outcome), Attempts: o.Attempts, Because: o.Arrival.Fate, At: instant(o.Arrival.At),
 	}
 	if m.Due != nil {
 		ms := floorMS(o.Lateness)
@@ -129,6 +134,13 @@ func (m *consumedMessage) lateness() string {
 }
 
 func (m *consumedMessage) outcome() string {
+	switch {
+	case m.At == nil:
+	case m.Because == message.DropCancelled:
+		return m.Outcome + ": cancelled at " + instantText(*m.At)
+	case m.Because == message.DropRescheduled:
+		return m.Outcome + ": rescheduled, due " + instantText(*m.At)
+	}
 	if m.Error != "" {
 		return m.Outcome + ": " + printable(m.Error)
 	}

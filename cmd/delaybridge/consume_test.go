@@ -91,7 +91,7 @@ func TestConsumeInterrupted(t *testing.T) {
 			read, write := io.Pipe()
 			code := make(chan int, 1)
 			go func() {
-				args := append([]string{"consume", "--queue", "closing", "--amqp-url", env.AMQPURL, "--prefix", env.Prefix}, c.args...)
+				args := append([]string{"consume", "--queue", "closing", "--amqp-url", env.AMQPURL, "--redis-url", env.RedisURL, "--prefix", env.Prefix}, c.args...)
 				code <- run(ctx, args, streams{in: strings.NewReader(""), out: write, err: io.Discard}, func(string) (string, bool) { return "", false })
 			}()
 			if c.want == exitFailed {

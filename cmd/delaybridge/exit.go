@@ -46,7 +46,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUnreachable
 	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration),
 		errors.Is(err, topology.ErrConfiguration), errors.Is(err, migration.ErrInput),
-		errors.Is(err, producer.ErrInvalid):
+		errors.Is(err, producer.ErrInvalid), errors.Is(err, redisbridge.ErrInvalid):
 		return exitUsage
 	}
 	return exitFailed

@@ -31,6 +31,61 @@ func outputFlag(cmd *cobra.Command, formats ...string) *string {
 	return format
 }
 
+// stream writes items in the given format as they come, however many.
+type stream struct {
+	out    io.Writer
+	format string
+	header string // of a table; without one there is a blank line between two items
+	n      int
+	err    error // the first
+}
+
+// add writes one item, of which row is the line in a table. It returns false when there
+// is no point in going on.
+func (s *stream) add(item any, row string) bool {
+	if s.err != nil {
+		return false
+	}
+	var text []byte
+	switch s.format {
+	case formatTable:
+		if s.n == 0 && s.header != "" || s.n > 0 && s.header == "" {
+			text = append([]byte(s.header), '\n')
+		}
+		text = append(append(text, strings.TrimRight(row, " \n")...), '\n')
+	case formatJSON:
+		text, s.err = json.MarshalIndent(item, "  ", "  ")
+		begin := ",\n  "
+		if s.n == 0 {
+			begin = "[\n  "
+		}
+		text = append([]byte(begin), text...)
+	default:
+		text, s.err = json.Marshal(item)
+		text = append(text, '\n')
+	}
+	if s.err == nil {
+		_, s.err = s.out.Write(text)
+	}
+	s.n++
+	return s.err == nil
+}
+
+// close writes what is left, and returns the first error of writing.
+func (s *stream) close() error {
+	if s.err == nil && s.format == formatJSON {
+		end := "\n]\n"
+		if s.n == 0 {
+			end = "[]\n"
+		}
+		_, s.err = io.WriteString(s.out, end)
+	}
+	if s.err != nil {
+		return fmt.Errorf("standard output: %w", s.err)
+	}
+	return nil
+}
+
 // emit writes items in the given format. row gives an item's cells under header.
 func emit[T any](w io.Writer, format string, items []T, header []string, row func(T) []string) error {
 	switch format {

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
-	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 const (
@@ -66,6 +64,7 @@ way, reports and exits with 130.`,
 	var file string
 	var inFlight int
 	var timeout time.Duration
+	var parkAll bool
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the message's ID")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
@@ -79,6 +78,7 @@ way, reports and exits with 130.`,
 	flags.StringVar(&file, "file", "", "read messages from this file, one JSON object per line; - is standard input")
 	flags.IntVar(&inFlight, "in-flight", defaultInFlight, "with --file: how many messages may be under way")
 	flags.DurationVar(&timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
+	flags.BoolVar(&parkAll, "park", false, "park messages whose delay equals a tier, too, so that they can be looked up and brought forward")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -95,7 +95,7 @@ way, reports and exits with 130.`,
 		if settings.logLevel == slog.LevelInfo {
 			settings.logLevel = slog.LevelWarn
 		}
-		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout}
+		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, parkAll: parkAll}
 		if file == "" {
 			one, err := f.publication(a.in)
 			if err != nil {
@@ -193,6 +193,7 @@ type publishJob struct {
 	format   string
 	inFlight int
 	timeout  time.Duration
+	parkAll  bool
 }
 
 // session runs a producer while work works, or ctx lasts: then the producer
@@ -200,18 +201,13 @@ type publishJob struct {
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
 	log := j.logger(j.settings)
-	redis.SetLogger(redisLog{log})
-	client, err := redisbridge.NewClient(j.settings.redisURL)
+	park, closePark, err := j.openPark(j.settings, log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: j.settings.topology})
-	if err != nil {
-		return err
-	}
+	defer closePark()
 	p, err := producer.New(producer.Config{
-		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park,
+		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, ParkAll: j.parkAll,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
 	})
 	if err != nil {

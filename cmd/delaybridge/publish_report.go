@@ -23,20 +23,34 @@ type receipt struct {
 	Line      int          `json:"line,omitempty"` // of --file
 	ID        string       `json:"id"`
 	Key       string       `json:"key"`
-	Path      message.Path `json:"path"`
-	Due       time.Time    `json:"due"`
+	Path      message.Path `json:"path,omitempty"`
+	Due       time.Time    `json:"due,omitzero"`
 	Duplicate bool         `json:"duplicate,omitempty"`
+	Cancelled bool         `json:"cancelled,omitempty"`
 	Past      bool         `json:"past,omitempty"`
 }
 
 func newReceipt(p *publication) receipt {
-	return receipt{
+	r := receipt{
 		Line: p.line, ID: p.message.ID, Key: p.message.RoutingKey,
-		Path: p.receipt.Path, Due: p.receipt.Due.UTC().Truncate(time.Millisecond), Duplicate: p.receipt.Duplicate, Past: p.receipt.Past,
+		Path: p.receipt.Path, Due: p.receipt.Due.UTC().Truncate(time.Millisecond),
+		Duplicate: p.receipt.Duplicate, Cancelled: p.receipt.Cancelled, Past: p.receipt.Past,
 	}
+	if r.Cancelled {
+		r.Path = "" // it goes nowhere
+	}
+	return r
 }
 
 const instantFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// instantText writes an instant for a table, or a dash.
+func instantText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(instantFormat)
+}
 
 // note says what is unusual about a receipt.
 func (r receipt) note() string {
@@ -44,7 +58,9 @@ func (r receipt) note() string {
 	case r.Past:
 		return fmt.Sprintf("the instant %s has passed: delivered at once", r.Due.Format(instantFormat))
 	case r.Duplicate:
-		return fmt.Sprintf("a message with this ID is parked already, due %s: nothing was changed", r.Due.Format(instantFormat))
+		return fmt.Sprintf("a message with this ID was published before, due %s: nothing was changed", r.Due.Format(instantFormat))
+	case r.Cancelled:
+		return "this ID was cancelled before: nothing was published"
 	}
 	return ""
 }
@@ -56,8 +72,10 @@ func (r receipt) row() []string {
 		note = "past"
 	case r.Duplicate:
 		note = "duplicate"
+	case r.Cancelled:
+		note = "cancelled before"
 	}
-	return []string{printable(r.ID), printable(r.Key), string(r.Path), r.Due.Format(instantFormat), note}
+	return []string{printable(r.ID), printable(r.Key), cmp.Or(string(r.Path), "-"), instantText(r.Due), note}
 }
 
 func (j *publishJob) print(receipts []receipt) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -22,6 +23,7 @@ type config struct {
 	topology                         *topology.Topology
 	described                        topology.Config // what topology was made from
 	connectTimeout                   time.Duration
+	dedupeWindow, remember           time.Duration
 	logLevel                         slog.Level
 	logFormat                        string
 }
@@ -45,6 +47,8 @@ var tableOfSettings = [...]setting{
 	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},
 	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
 	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers"},
+	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
+	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message what became of it, cancelled or delivered"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"log-format", "text", "text or json"},
@@ -189,6 +193,14 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 		}
 	case "entries":
 		tc.Entries, err = parseEntries(v.Value)
+	case "dedupe-window":
+		if c.dedupeWindow, err = parseDuration(v.Value); err == nil && c.dedupeWindow < 0 {
+			return fmt.Errorf("%q: must not be negative", v.Value)
+		}
+	case "remember":
+		if c.remember, err = parseDuration(v.Value); err == nil && c.remember < time.Millisecond {
+			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
 	case "connect-timeout":
 		c.connectTimeout, err = parseDuration(v.Value)
 	case "log-level":
@@ -221,6 +233,9 @@ func parseEntries(text string) ([]topology.Entry, error) {
 	}
 	return entries, errors.Join(faults...)
 }
+
+// durationText writes a duration as people do, and as parseDuration reads it.
+func durationText(d time.Duration) string { return topology.TTLName(d) }
 
 func ttlList(ttls []time.Duration) string {
 	names := make([]string, len(ttls))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -66,6 +67,8 @@ func TestPrecedence(t *testing.T) {
 		"lead":            {"1m", "2m", "3m"},
 		"shards":          {"1", "2", "3"},
 		"entries":         {"a=direct,b=fanout", "c=topic", "d=headers"},
+		"dedupe-window":   {"1h", "2h", "1d"},
+		"remember":        {"1h", "2h", "1d"},
 		"connect-timeout": {"1s", "2s", "3s"},
 		"log-level":       {"debug", "warn", "error"},
 		"log-format":      {"json", "text", "json"},
@@ -166,6 +169,8 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_SHARDS":          "many",
 			"DELAYBRIDGE_ENTRIES":         "orders,=fanout,audit=fanout",
 			"DELAYBRIDGE_CONNECT_TIMEOUT": "1",
+			"DELAYBRIDGE_DEDUPE_WINDOW":   "-1s",
+			"DELAYBRIDGE_REMEMBER":        "0s",
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
 		}[name]
@@ -180,6 +185,8 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		`tiers (from environment DELAYBRIDGE_TIERS): "x" is not a duration`, `lead (from environment DELAYBRIDGE_LEAD): "" is not a duration`,
 		`shards (from environment DELAYBRIDGE_SHARDS): "many" is not a number`, `connect-timeout (from environment DELAYBRIDGE_CONNECT_TIMEOUT): "1"`,
 		`entries (from environment DELAYBRIDGE_ENTRIES): "orders": write NAME=TYPE, such as orders=direct`, `"=fanout": write NAME=TYPE`,
+		`dedupe-window (from environment DELAYBRIDGE_DEDUPE_WINDOW): "-1s": must not be negative`,
+		`remember (from environment DELAYBRIDGE_REMEMBER): "0s": must be longer than 0`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -226,7 +233,7 @@ func TestDefaultsAreTheTopologys(t *testing.T) {
 	if got := c.topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c.connectTimeout != 15*time.Second {
-		t.Errorf("connect timeout %v", c.connectTimeout)
+	if c.connectTimeout != 15*time.Second || c.dedupeWindow != 0 || c.remember != redisbridge.DefaultRemember {
+		t.Errorf("connect timeout %v, dedupe window %v, remember %v", c.connectTimeout, c.dedupeWindow, c.remember)
 	}
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func newGetCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get ID... | get -",
+		Short: "Show where messages are now, and what is known of them",
+		Long: `Shows of each message where it is, when it is due, which way it takes, and what has
+happened to it. All of that is what Redis knows: a message that went straight into a
+tier is unknown to it, as is one that was delivered and is remembered no longer.
+
+IDs are arguments or lines of standard input. The answers come in their order. The exit
+code is 1 if one of them is unknown.`,
+		Example: `  delaybridge get o-1
+  delaybridge get o-1 o-2 -o json`,
+		Args: idsArgs(a),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withPark(func(park *redisbridge.Park, c config) error {
+			return a.get(cmd.Context(), *format, args, park, c.topology)
+		})
+	}
+	return cmd
+}
+
+// lookedUp is what Redis knows of an ID.
+type lookedUp struct {
+	entry redisbridge.Entry
+	known bool
+}
+
+func (a *app) get(ctx context.Context, format string, ids []string, park *redisbridge.Park, t *topology.Topology) error {
+	out := &stream{out: a.out, format: format}
+	unknown := 0
+	var lost, failed error
+	look := func(ctx context.Context, id string) (l lookedUp, err error) {
+		l.entry, l.known, err = park.Look(ctx, id)
+		return l, err
+	}
+	eachID(ctx, a, ids, look, func(id string, l lookedUp, err error) bool {
+		if err != nil {
+			lost = err
+			if !hopeless(err) {
+				lost, failed = nil, errors.Join(failed, err)
+			}
+			return lost == nil
+		}
+		m := found(id, l, t)
+		if !l.known {
+			unknown++
+		}
+		return out.add(m, m.table())
+	})
+	err := out.close()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case lost != nil, failed != nil:
+		return errors.Join(lost, failed)
+	case err != nil:
+		return err
+	case unknown > 0:
+		return fmt.Errorf("%d of %d IDs are unknown", unknown, out.n)
+	}
+	return nil
+}
+
+// foundMessage is what `get` prints for each ID.
+type foundMessage struct {
+	ID          string         `json:"id"`
+	State       string         `json:"state"`
+	Where       string         `json:"where"`
+	Key         *string        `json:"key,omitempty"`
+	Entry       string         `json:"entry,omitempty"`
+	Path        message.Path   `json:"path,omitempty"`
+	Due         time.Time      `json:"due,omitzero"`
+	PromoteAt   time.Time      `json:"promote_at,omitzero"`
+	Attempts    *int           `json:"attempts,omitempty"`
+	Version     int            `json:"version,omitempty"`
+	ContentType string         `json:"content_type,omitempty"`
+	BodyBytes   *int           `json:"body_bytes,omitempty"`
+	History     []historyEvent `json:"history"`
+	Error       string         `json:"error,omitempty"`
+}
+
+// historyEvent is one that is known of.
+type historyEvent struct {
+	At    time.Time `json:"at"`
+	Event string    `json:"event"`
+}
+
+const stateUnknown = "unknown"
+
+func found(id string, l lookedUp, t *topology.Topology) *foundMessage {
+	if !l.known {
+		return &foundMessage{
+			ID: id, State: stateUnknown, History: []historyEvent{},
+			Where: "nothing in Redis bears this ID: it is in a tier or in the inbox, was delivered and forgotten, or never was",
+		}
+	}
+	e := l.entry
+	m := &foundMessage{
+		ID: id, State: string(e.State), Where: where(&e, t), Path: e.Path, Version: e.Version,
+		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), History: history(&e),
+	}
+	switch e.State {
+	case redisbridge.StateParked, redisbridge.StatePromoting, redisbridge.StateInLane:
+		m.Attempts = new(int) // no consumer has met it
+	default:
+	}
+	switch {
+	case e.Unreadable != nil:
+		m.Error = e.Unreadable.Error()
+	case e.Path != "":
+		size := len(e.Message.Body)
+		m.Key, m.Entry, m.ContentType, m.BodyBytes = &e.Message.RoutingKey, e.Message.Entry, e.Message.ContentType, &size
+	}
+	return m
+}
+
+// where says in words where a message is.
+func where(e *redisbridge.Entry, t *topology.Topology) string {
+	way := "the ready exchange"
+	if e.Lane > 0 {
+		way = t.LaneOf(e.Message.Entry, e.Lane, e.Shard)
+	}
+	switch e.State {
+	case redisbridge.StateParked:
+		return fmt.Sprintf("in Redis, shard %d, until it is promoted to %s", e.Shard, way)
+	case redisbridge.StatePromoting:
+		return fmt.Sprintf("in Redis, shard %d: a bridge is publishing it to %s", e.Shard, way)
+	case redisbridge.StateInLane:
+		return "with the broker, in " + way
+	case redisbridge.StateDue:
+		return "with the broker, or delivered: no consumer has told Redis that it came"
+	case redisbridge.StateCancelled:
+		return "nowhere: it was cancelled; if a copy comes, its consumer drops it"
+	case redisbridge.StateDelivered:
+		return "delivered: a consumer has it, or is done with it"
+	case redisbridge.StateMoved:
+		return "out of Redis' sight: when it comes before its new due time, its consumer parks it again"
+	}
+	return string(e.State)
+}
+
+// history lists what has happened to a message, as far as its record tells.
+func history(e *redisbridge.Entry) []historyEvent {
+	events := []historyEvent{}
+	add := func(at time.Time, event string) {
+		if !at.IsZero() {
+			events = append(events, historyEvent{at.UTC(), event})
+		}
+	}
+	add(e.Published, "published")
+	add(e.Rescheduled, "rescheduled")
+	switch e.State {
+	case redisbridge.StateCancelled:
+		add(e.Ended, "cancelled")
+	case redisbridge.StateDelivered:
+		add(e.Ended, "delivered")
+	default:
+	}
+	return events
+}
+
+// table is a block of lines.
+func (m *foundMessage) table() string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(table, "%s\t%s\n", name, value)
+		}
+	}
+	line("ID", printable(m.ID))
+	line("STATE", m.State)
+	line("WHERE", printable(m.Where))
+	if !m.Due.IsZero() {
+		line("DUE", instantText(m.Due))
+	}
+	line("PATH", string(m.Path))
+	if !m.PromoteAt.IsZero() {
+		line("PROMOTED AT", instantText(m.PromoteAt))
+	}
+	if m.Key != nil {
+		line("KEY", printable(*m.Key))
+		line("ENTRY", printable(m.Entry))
+		line("BODY", strings.TrimSpace(fmt.Sprintf("%d bytes %s", *m.BodyBytes, printable(m.ContentType))))
+	}
+	if m.Attempts != nil {
+		line("ATTEMPTS", strconv.Itoa(*m.Attempts))
+	}
+	line("ERROR", printable(m.Error))
+	for i, event := range m.History {
+		name := ""
+		if i == 0 {
+			name = "HISTORY"
+		}
+		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), event.Event)
+	}
+	_ = table.Flush()
+	return b.String()
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func newListCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [--from WHEN] [--until WHEN] [--key KEY] [--id-prefix TEXT] [--limit N]",
+		Short: "List the messages that wait, the one that is due next first",
+		Long: `Lists messages that are parked, being promoted or in their lane, in the order in which
+they are due; those that are overdue come first. Messages in tiers and in the inbox are
+the broker's: 'delaybridge stats' counts them.
+
+It reads small pages, so that Redis has time for others however many there are, and no
+more of them than are printed. What moves meanwhile is listed as it was when its page
+was read.
+
+WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such as 10m.`,
+		Example: `  delaybridge list --limit 10
+  delaybridge list --until 10m --key order.unpaid
+  delaybridge list --id-prefix tenant-7- -o jsonl | jq -r .id | delaybridge cancel -`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	var from, until, state string
+	var filter redisbridge.Filter
+	var limit int
+	flags := cmd.Flags()
+	flags.StringVar(&from, "from", "", "list what is due from then on")
+	flags.StringVar(&until, "until", "", "list what is due before then")
+	flags.StringVar(&filter.RoutingKey, "key", "", "list messages with this routing key")
+	flags.StringVar(&filter.IDPrefix, "id-prefix", "", "list messages whose IDs begin so")
+	flags.StringVar(&state, "state", "", "list messages that are parked, promoting or in-lane")
+	flags.IntVar(&limit, "limit", 0, "end after so many messages (default: all)")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var err error
+		now := time.Now()
+		if filter.From, err = parseInstant("--from", from, now); err != nil {
+			return usage(err)
+		}
+		if filter.Until, err = parseInstant("--until", until, now); err != nil {
+			return usage(err)
+		}
+		if limit < 0 {
+			return usage(fmt.Errorf("--limit %d: must not be negative", limit))
+		}
+		states := map[string]redisbridge.State{
+			"": "", "parked": redisbridge.StateParked, "promoting": redisbridge.StatePromoting, "in-lane": redisbridge.StateInLane,
+		}
+		var known bool
+		if filter.State, known = states[state]; !known {
+			return usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
+		}
+		return a.withPark(func(park *redisbridge.Park, _ config) error {
+			return a.list(cmd.Context(), *format, park, filter, limit)
+		})
+	}
+	return cmd
+}
+
+// parseInstant reads an instant, or a duration from now. Without text it is zero.
+func parseInstant(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if instant, err := time.Parse(time.RFC3339, text); err == nil {
+		return instant, nil
+	}
+	d, err := parseDuration(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: %q is neither an instant, such as 2030-01-01T08:00:00Z, nor a duration, such as 10m", flag, text)
+	}
+	return now.Add(d), nil
+}
+
+// listedMessage is what `list` prints for each message.
+type listedMessage struct {
+	ID        string       `json:"id"`
+	Due       time.Time    `json:"due"`
+	State     string       `json:"state"`
+	Key       string       `json:"key"`
+	Entry     string       `json:"entry,omitempty"`
+	Path      message.Path `json:"path"`
+	PromoteAt time.Time    `json:"promote_at,omitzero"`
+	Published time.Time    `json:"published,omitzero"`
+	Version   int          `json:"version,omitempty"`
+	Bytes     int          `json:"bytes"`
+	Error     string       `json:"error,omitempty"`
+}
+
+const listRow = "%-24s  %-24s  %-14s  %-20s  %s"
+
+func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) error {
+	out := &stream{out: a.out, format: format, header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
+	var failed error
+	for e, err := range park.List(ctx, filter) {
+		if err != nil {
+			failed = err
+			break
+		}
+		m := listedMessage{
+			ID: e.ID, Due: e.Due.UTC(), State: string(e.State), Key: e.Message.RoutingKey, Entry: e.Message.Entry, Path: e.Path,
+			PromoteAt: e.PromoteAt.UTC(), Published: e.Published.UTC(), Version: e.Version, Bytes: e.Bytes,
+		}
+		if e.Unreadable != nil {
+			m.Error = e.Unreadable.Error()
+		}
+		row := fmt.Sprintf(listRow, instantText(e.Due), printable(e.ID), m.State, printable(m.Key), m.Path)
+		if !out.add(m, row) || out.n == limit {
+			break
+		}
+	}
+	err := out.close()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case failed != nil:
+		return failed
+	}
+	return err
+}

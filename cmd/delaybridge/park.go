@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// openPark returns what knows of messages in Redis, and what closes its connections. It
+// does no I/O.
+func (a *app) openPark(c config, log *slog.Logger) (*redisbridge.Park, func(), error) {
+	redis.SetLogger(redisLog{log})
+	client, err := redisbridge.NewClient(c.redisURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
+		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember,
+	})
+	if err != nil {
+		_ = client.Close()
+		return nil, nil, usage(err)
+	}
+	return park, func() { _ = client.Close() }, nil
+}
+
+// withPark does work that needs Redis, for a command that only looks and changes.
+func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
+	settings, err := a.settings.config()
+	if err != nil {
+		return err
+	}
+	park, closePark, err := a.openPark(settings, a.logger(settings))
+	if err != nil {
+		return err
+	}
+	defer closePark()
+	return work(park, settings)
+}
+
+// retryRedis is how often a command asks for Redis that needs it to begin.
+const retryRedis = 500 * time.Millisecond
+
+// awaitPark returns once Redis answers, and an error after patience.
+func awaitPark(ctx context.Context, park *redisbridge.Park, patience time.Duration) error {
+	ticker := time.NewTicker(retryRedis)
+	defer ticker.Stop()
+	for began := time.Now(); ; {
+		err := park.Check(ctx)
+		if err == nil || errors.Is(err, redisbridge.ErrConfiguration) || time.Since(began) >= patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func newRescheduleCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reschedule (--in 10m | --at INSTANT) ID... | reschedule ... -",
+		Short: "Give messages another due time, and say of each whether that came in time",
+		Long: `Gives messages that are not delivered yet another due time, earlier or later. One
+that the broker has already is parked again, and the copy with the old time is dropped
+when it comes out, by a consumer that asks Redis, as 'delaybridge consume' does.
+
+A message that Redis does not know, since it went straight into a tier, cannot be
+brought forward: its consumer parks it again when it comes, until the new time.
+
+IDs are arguments or lines of standard input. The answers come in their order. With
+--in the delay runs from when each ID is read.
+
+The exit code is 0 if every message was rescheduled, and 1 if one was cancelled, too
+late or unknown.`,
+		Example: `  delaybridge reschedule o-1 --in 10m
+  delaybridge reschedule --at 2030-01-01T08:00:00Z - < ids.txt`,
+		Args: idsArgs(a),
+	}
+	in := cmd.Flags().String("in", "", "delay from now, such as 1500ms, 30m, 1h30m or 7d")
+	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		when, err := parseWhen(*in, *at, "--in", "--at")
+		switch {
+		case err != nil:
+			return usage(err)
+		case *in == "" && *at == "":
+			return usage(errors.New("--in or --at is missing: give the new delay or instant"))
+		}
+		if err := when.Validate(time.Now()); err != nil {
+			return usage(err)
+		}
+		return a.withPark(func(park *redisbridge.Park, _ config) error {
+			return a.changeEach(cmd.Context(), *format, args, rescheduling(), func(ctx context.Context, id string) (redisbridge.Change, error) {
+				return park.Reschedule(ctx, id, when)
+			})
+		})
+	}
+	return cmd
+}
+
+func rescheduling() changing {
+	return changing{
+		done: "rescheduled",
+		good: func(o redisbridge.Outcome) bool { return o == redisbridge.Done },
+		text: func(c redisbridge.Change) string {
+			switch c.Outcome {
+			case redisbridge.Done:
+				return "rescheduled, due " + instantText(c.Due)
+			case redisbridge.WasCancelled:
+				return "cancelled before, at " + instantText(c.At)
+			case redisbridge.WasDelivered:
+				return "too late: delivered at " + instantText(c.At)
+			case redisbridge.Unknown:
+			}
+			return "unknown: nothing in Redis bears this ID, or no more than that it was due; if a message with it comes before " +
+				instantText(c.Due) + ", its consumer parks it again until then"
+		},
+	}
+}

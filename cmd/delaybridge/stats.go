@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func newStatsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Count the messages in Redis and in the queues, and say what is due next",
+		Long: `Counts what is parked, being promoted and remembered in Redis, and what is in tiers,
+lanes, inbox, unrouted and quarantine. Redis is asked in small steps. Messages of tiers
+and lanes that are due, and not yet taken by the queue they lead to, are counted by the
+management API alone, up to ten seconds late.
+
+What cannot be had is left out and said on standard error; the exit code is 4 where Redis
+or RabbitMQ is unreachable.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withPark(func(park *redisbridge.Park, c config) error {
+			return a.stats(cmd.Context(), *format, park, c)
+		})
+	}
+	return cmd
+}
+
+// statistics are what `stats` prints.
+type statistics struct {
+	At     time.Time    `json:"at"`
+	Redis  *redisStats  `json:"redis"`
+	Broker *brokerStats `json:"broker"`
+}
+
+// redisStats are by Redis' clock.
+type redisStats struct {
+	NextDue    time.Time    `json:"next_due,omitzero"`
+	OldestLate time.Time    `json:"oldest_late,omitzero"`
+	Parked     int          `json:"parked"`
+	ByLane     []laneCount  `json:"parked_by_lane"`
+	Promoting  int          `json:"promoting"`
+	InLane     int          `json:"in_lane"`
+	Due        int          `json:"due"`
+	Cancelled  int          `json:"cancelled"`
+	Delivered  int          `json:"delivered"`
+	Moved      int          `json:"moved"`
+	Shards     []shardStats `json:"shards"`
+	Bridges    []string     `json:"bridges"`
+}
+
+type laneCount struct {
+	Lane     string `json:"lane"` // empty: straight to the ready exchange
+	Messages int    `json:"messages"`
+}
+
+type shardStats struct {
+	Shard  int    `json:"shard"`
+	Owner  string `json:"owner,omitempty"`
+	Parked int    `json:"parked"`
+}
+
+// brokerStats leave out queues that the broker does not know.
+type brokerStats struct {
+	Tiers      []queueStats `json:"tiers"`
+	Lanes      []queueStats `json:"lanes"`
+	NotTaken   *int         `json:"not_taken"` // null where the management API does not answer
+	Inbox      *int         `json:"inbox"`
+	Unrouted   *int         `json:"unrouted"`
+	Quarantine *int         `json:"quarantine"`
+}
+
+type queueStats struct {
+	TTL      string `json:"ttl"`
+	Messages int    `json:"messages"`
+}
+
+func (a *app) stats(ctx context.Context, format string, park *redisbridge.Park, c config) error {
+	s := statistics{At: time.Now().UTC().Truncate(time.Millisecond)}
+	counts, redisErr := park.Count(ctx)
+	if redisErr == nil {
+		s.Redis = newRedisStats(counts)
+	}
+	var brokerErr error
+	s.Broker, brokerErr = a.brokerStats(ctx, c)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.Broker == nil {
+		return err
+	}
+	return errors.Join(a.printStats(format, s), redisErr, brokerErr)
+}
+
+// brokerStats asks over AMQP, whose answers are not old, and the management API for what
+// AMQP does not tell.
+func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
+	management, err := c.management()
+	if err != nil {
+		return nil, err
+	}
+	var counts topology.Counts
+	err = withBroker(ctx, a, c, func(ctx context.Context, channels topology.Channels) (err error) {
+		counts, err = c.topology.Count(ctx, channels)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	one := func(name string) *int {
+		if n, there := counts.Queues[name]; there {
+			return &n
+		}
+		return nil
+	}
+	t := c.topology
+	s := &brokerStats{
+		Tiers: byTTL(counts.Tiers), Lanes: byTTL(counts.Lanes),
+		Inbox: one(t.Inbox()), Unrouted: one(t.Unrouted()), Quarantine: one(t.Quarantine()),
+	}
+	if n, err := t.CountNotTaken(ctx, management); err == nil {
+		s.NotTaken = &n
+	} else {
+		fmt.Fprintf(a.err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", oneLine(err))
+	}
+	return s, nil
+}
+
+func byTTL(counts map[time.Duration]int) []queueStats {
+	list := make([]queueStats, 0, len(counts))
+	for _, ttl := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, queueStats{topology.TTLName(ttl), counts[ttl]})
+	}
+	return list
+}
+
+func newRedisStats(c redisbridge.Counts) *redisStats {
+	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: append([]string{}, c.Bridges...), ByLane: []laneCount{}}
+	lanes := map[time.Duration]int{}
+	for _, shard := range c.Shards {
+		parked := 0
+		for lane, n := range shard.Parked {
+			lanes[lane] += n
+			parked += n
+		}
+		s.Parked += parked
+		s.Promoting += shard.Promoting
+		s.InLane += shard.InLane
+		s.Due += shard.Due
+		s.Cancelled += shard.Cancelled
+		s.Delivered += shard.Delivered
+		s.Moved += shard.Moved
+		s.Shards = append(s.Shards, shardStats{shard.Shard, shard.Owner, parked})
+	}
+	for _, lane := range slices.Sorted(maps.Keys(lanes)) {
+		s.ByLane = append(s.ByLane, laneCount{topology.TTLName(lane), lanes[lane]})
+	}
+	return s
+}
+
+func (a *app) printStats(format string, s statistics) error {
+	switch format {
+	case formatJSON:
+		encoder := json.NewEncoder(a.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(s)
+	case formatJSONL:
+		return json.NewEncoder(a.out).Encode(s)
+	}
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	line := func(what string, value any) { fmt.Fprintf(table, "%s\t%v\n", what, value) }
+	line("WHAT", "MESSAGES")
+	if r := s.Redis; r != nil {
+		line("parked", r.Parked)
+		for _, lane := range r.ByLane {
+			to := "  for lane " + lane.Lane
+			if lane.Lane == "" {
+				to = "  for ready, when due"
+			}
+			line(to, lane.Messages)
+		}
+		line("being promoted", r.Promoting)
+		line("in their lanes, as Redis knows", r.InLane)
+		line("due, and no consumer has said more", r.Due)
+		line("delivered, and remembered", r.Delivered)
+		line("cancelled, and remembered", r.Cancelled)
+		line("rescheduled on their way", r.Moved)
+	}
+	if b := s.Broker; b != nil {
+		for _, q := range b.Tiers {
+			line("tier "+q.TTL, q.Messages)
+		}
+		for _, q := range b.Lanes {
+			line("lane "+q.TTL, q.Messages)
+		}
+		queue := func(name string, n *int) {
+			if n == nil {
+				line(name, "no such queue")
+			} else {
+				line(name, *n)
+			}
+		}
+		if b.NotTaken != nil {
+			line("due, and not taken yet", *b.NotTaken)
+		}
+		queue("inbox", b.Inbox)
+		queue("unrouted", b.Unrouted)
+		queue("quarantine", b.Quarantine)
+	}
+	if r := s.Redis; r != nil {
+		fmt.Fprintf(table, "\nnext due\t%s\n", instantText(r.NextDue))
+		fmt.Fprintf(table, "oldest late\t%s\n", instantText(r.OldestLate))
+		fmt.Fprintf(table, "bridges\t%s\n", cmp.Or(strings.Join(r.Bridges, ", "), "none"))
+	}
+	return table.Flush()
+}
