@@ -42,12 +42,32 @@ type customerOrder struct {
 	pays    bool
 	payIn   time.Duration // after placing
 	insists bool          // publishes again when nobody knows
+
+	changes  [2]change
+	fails    int  // so many attempts to handle its message fail
+	rejected bool // the next one rejects it
 }
+
+// change is what a customer does to an order's message; the zero value is nothing.
+type change struct {
+	does    changing
+	in      time.Duration // after placing
+	to      time.Duration // due so long after that
+	instant bool          // asked for as an instant
+}
+
+// changing says what is done to a message.
+type changing string
+
+const (
+	cancels     changing = "cancel"
+	reschedules changing = "reschedule"
+)
 
 func planOrder(seed uint64, n int) customerOrder {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)+1))
 	o := customerOrder{
-		Order: orders.Order{ID: orderID(n), SKU: "sku-" + strconv.Itoa(rng.IntN(skus)), Quantity: 1 + rng.IntN(3)},
+		Order: orders.Order{ID: orderID(n), SKU: sku(rng.IntN(skus)), Quantity: 1 + rng.IntN(3)},
 		key:   keyPrefix + []string{"a", "b"}[rng.IntN(2)],
 		pays:  rng.IntN(10) < 3, insists: rng.IntN(10) < 8,
 	}
@@ -68,15 +88,99 @@ func planOrder(seed uint64, n int) customerOrder {
 		o.delay = time.Duration(100+rng.Int64N(longestOrder.Milliseconds()-100)) * time.Millisecond
 	}
 	o.payIn = time.Duration(rng.Int64N(int64(o.delay + 500*time.Millisecond)))
+	o.planChanges(rng)
+	if rng.IntN(10) < 2 {
+		o.fails = 1 + rng.IntN(2)
+	}
+	o.rejected = rng.IntN(25) == 0
 	return o
+}
+
+// planChanges has half of the customers change their minds, once or twice, at any
+// time: at once, on the way, when the message is about to come, and after that.
+func (o *customerOrder) planChanges(rng *rand.Rand) {
+	switch p := rng.IntN(20); {
+	case p < 10:
+		return
+	case p < 13:
+		o.changes[0].does = cancels
+	case p < 16:
+		o.changes[0].does = reschedules
+	case p < 18:
+		o.changes[0].does, o.changes[1].does = reschedules, reschedules
+	case p < 19:
+		o.changes[0].does, o.changes[1].does = reschedules, cancels
+	default:
+		o.changes[0].does, o.changes[1].does = cancels, cancels
+	}
+	due := o.delay
+	for i := range o.changes {
+		c := &o.changes[i]
+		if c.does == "" {
+			break
+		}
+		switch rng.IntN(4) {
+		case 0:
+			c.in = time.Duration(rng.Int64N(int64(50 * time.Millisecond)))
+		case 1, 2:
+			c.in = time.Duration(rng.Int64N(int64(due + time.Second)))
+		case 3:
+			c.in = around(rng, due)
+		}
+		if i > 0 {
+			c.in = max(c.in, o.changes[i-1].in)
+		}
+		if c.does == reschedules {
+			switch rng.IntN(5) {
+			case 0:
+				c.to = time.Duration(rng.Int64N(int64(500 * time.Millisecond)))
+			case 1, 2:
+				c.to = time.Duration(rng.Int64N(int64(longestOrder - 2*time.Second)))
+			case 3:
+				c.to = tiers()[rng.IntN(len(tiers()))]
+			case 4:
+				c.to = around(rng, due-c.in)
+			}
+			c.to = min(c.to, longestOrder).Truncate(time.Millisecond)
+			c.instant = rng.IntN(2) == 0
+			due = c.in + c.to
+		}
+	}
+}
+
+// around returns about d, give or take 50 ms, and not less than 0.
+func around(rng *rand.Rand, d time.Duration) time.Duration {
+	return max(0, d+time.Duration(rng.Int64N(int64(100*time.Millisecond)))-50*time.Millisecond)
+}
+
+// failure is how an attempt to handle a message fails.
+type failure int
+
+const (
+	failsPlainly failure = iota
+	failsForNow          // and says when to try again
+	failsInPanic
+)
+
+// planFailure says how an attempt fails, and when to try again if the handler says so.
+func planFailure(seed uint64, n, attempt int) (failure, time.Duration) {
+	rng := rand.New(rand.NewPCG(seed, uint64(n)<<16+uint64(attempt)))
+	return failure(rng.IntN(3)), time.Duration(rng.Int64N(int64(2 * time.Second)))
 }
 
 func orderID(n int) string { return fmt.Sprintf("o-%06d", n) }
 
+// orderNumber is the opposite of orderID.
+func orderNumber(id string) (n int, ok bool) {
+	n, err := strconv.Atoi(strings.TrimPrefix(id, "o-"))
+	return n, err == nil && n >= 0
+}
+
 // message returns the message of an order, different in every property that is
 // to arrive as it was sent.
 func (o *customerOrder) message() message.Message {
-	n, _ := strconv.ParseInt(strings.TrimPrefix(o.ID, "o-"), 10, 64)
+	number, _ := orderNumber(o.ID)
+	n := int64(number)
 	stamp := time.Unix(1_700_000_000+n, 0)
 	m := message.Message{
 		ID: o.ID, RoutingKey: o.key, Body: []byte(strings.Repeat(o.ID+" ", int(n%64)+1)),

@@ -51,6 +51,60 @@ func TestSeedDecides(t *testing.T) {
 	}
 }
 
+// Customers change their minds before, around and after the due time, to earlier and
+// to later, and handlers fail in each way.
+func TestPlansHaveEverything(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	for n := range 5000 {
+		o := planOrder(1, n)
+		due := o.delay
+		for i, c := range o.changes {
+			if c.does == "" {
+				break
+			}
+			when := "after"
+			switch d := c.in - due; {
+			case d.Abs() <= 50*time.Millisecond:
+				when = "around"
+			case d < 0:
+				when = "before"
+			}
+			seen[string(c.does)+", "+when]++
+			if c.to < 0 || c.to > longestOrder || c.in < 0 || c.in > longestOrder+longestOrder+time.Second {
+				t.Errorf("order %d: change %d: %+v", n, i, c)
+			}
+			if c.does != reschedules {
+				continue
+			}
+			if c.in+c.to < due {
+				seen["earlier"]++
+			} else {
+				seen["later"]++
+			}
+			due = c.in + c.to
+		}
+		for attempt := range o.fails {
+			how, _ := planFailure(1, n, attempt)
+			seen[[]string{"fails", "fails for now", "panics"}[how]]++
+		}
+		if o.rejected {
+			seen["rejects"]++
+		}
+		if o.changes[0].does == "" {
+			seen["leaves it"]++
+		}
+	}
+	for _, what := range []string{
+		"cancel, before", "cancel, around", "cancel, after", "reschedule, before", "reschedule, around", "reschedule, after",
+		"earlier", "later", "fails", "fails for now", "panics", "rejects", "leaves it",
+	} {
+		if seen[what] < 50 {
+			t.Errorf("of 5000 orders %d: %s", seen[what], what)
+		}
+	}
+}
+
 func TestIntactSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	for n := range 50 {

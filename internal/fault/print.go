@@ -36,7 +36,7 @@ func (r *Result) Print(out, errs io.Writer, c Config) int {
 		fmt.Fprintf(errs, "the history is in %s: go run ./internal/fault/cmd/fault -check %s -story ORDER\n", dir, dir)
 	}
 	if !r.Good() {
-		fmt.Fprintf(errs, "to do the same again: make fault DURATION=%v SEED=%d\n", c.Duration, c.Seed)
+		fmt.Fprintf(errs, "to do the same again: make fault DURATION=%v SEED=%d%s\n", c.Duration, c.Seed, prefixed(" STORE=", c.Store))
 	}
 	fmt.Fprintln(out, r.summary(c.Seed))
 	if r.Good() {
@@ -50,4 +50,11 @@ func (r *Result) summary(seed uint64) string {
 	total := *r.Report
 	total.Wrong += len(r.Surprises)
 	return total.Summary(seed)
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }

@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/message"
 )
 
 // rest closes the shop, waits until no acknowledged order is under way any more,
@@ -22,10 +25,13 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	if err := w.processes[customersName].terminate(); err != nil {
 		return nil, err
 	}
-	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
-		if err := w.clearUnrouted(); err != nil {
+	// Of what was not acknowledged something may still come, and fail; the longest
+	// delay is over by then.
+	for range 2 {
+		if err := w.awaitLast(ctx); err != nil {
 			return nil, err
 		}
+		pause(ctx, longestOrder+2*time.Second)
 		left, err := w.underway()
 		if err != nil {
 			return nil, err
@@ -33,13 +39,7 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		if left == 0 {
 			break
 		}
-		if left != before {
-			began, before = time.Now(), left
-		}
 	}
-	// Of what was not acknowledged something may still come; the longest delay is
-	// over by then.
-	pause(ctx, longestOrder+2*time.Second)
 	for name, p := range w.processes {
 		if name == customersName {
 			continue
@@ -55,69 +55,107 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final))
 }
 
+// awaitLast waits until no order is under way that must come to its end.
+func (w *world) awaitLast(ctx context.Context) error {
+	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
+		if err := w.clearUnrouted(); err != nil {
+			return err
+		}
+		left, err := w.underway()
+		if err != nil || left == 0 {
+			return err
+		}
+		if left != before {
+			began, before = time.Now(), left
+		}
+	}
+	return nil
+}
+
 // clearUnrouted sends on what came while the target was not bound, as an
 // operator does.
 func (w *world) clearUnrouted() error {
 	return w.channel(func(ch *amqp.Channel) error {
-		return sendOn(w.ctx, ch, w.topology.Unrouted(), w.topology.ReadyExchange())
+		return sendOn(w.ctx, ch, w.topology)
 	})
 }
 
-// underway counts the orders whose message was acknowledged and has not come.
+// underway counts the orders whose message was acknowledged and has not come, or has
+// come and neither had its effect nor was rejected.
 func (w *world) underway() (int, error) {
 	events, err := history.Read(filepath.Join(w.dir, "history"))
 	if err != nil {
 		return 0, err
 	}
-	waiting := map[string]bool{}
+	published, cancelled, received, done := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, e := range events {
-		if e.Kind == history.Published {
-			waiting[e.Order] = true
+		switch e.Kind {
+		case history.Published:
+			published[e.Order] = true
+		case history.Cancel:
+			cancelled[e.Order] = true
+		case history.CancelLate:
+			delete(cancelled, e.Order)
+		case history.Received:
+			received[e.Order] = true
+		case history.Effect, history.Rejected:
+			done[e.Order] = true
+		default:
 		}
 	}
-	for _, e := range events {
-		if e.Kind == history.Effect {
-			delete(waiting, e.Order)
-		}
-	}
-	return len(waiting), nil
+	maps.DeleteFunc(published, func(id string, _ bool) bool { return cancelled[id] })
+	maps.Copy(received, published)
+	maps.DeleteFunc(received, func(id string, _ bool) bool { return done[id] })
+	return len(received), nil
 }
 
 func (w *world) countOrders(final *history.Final) error {
-	return w.query(func(db *sql.DB) error {
-		rows, err := db.QueryContext(w.ctx, `
-			SELECT o.id, sku, quantity, state, coalesce(c.n, 0)
-			FROM orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
-		if err != nil {
+	var errs []error
+	for _, at := range w.stores {
+		errs = append(errs, at.query(func(db *sql.DB) error { return w.countIn(db, at.Name, final) }))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
+	rows, err := db.QueryContext(w.ctx, `
+		SELECT o.id, sku, quantity, state, coalesce(c.n, 0)
+		FROM orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	taken := map[string]int{}
+	for rows.Next() {
+		var id, sku string
+		var quantity int
+		var state history.OrderState
+		if err := rows.Scan(&id, &sku, &quantity, &state.State, &state.Closings); err != nil {
 			return err
 		}
-		defer func() { _ = rows.Close() }()
-		taken := map[string]int{}
-		for rows.Next() {
-			var id, sku string
-			var quantity int
-			var state history.OrderState
-			if err := rows.Scan(&id, &sku, &quantity, &state.State, &state.Closings); err != nil {
-				return err
-			}
-			final.Orders[id] = state
-			if state.State != "closed" {
-				taken[sku] += quantity
-			}
+		final.Orders[id] = state
+		if state.State != "closed" {
+			taken[sku] += quantity
 		}
-		if err := rows.Err(); err != nil {
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	stock, err := db.QueryContext(w.ctx, `SELECT sku, available FROM stock`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stock.Close() }()
+	for stock.Next() {
+		var line history.StockLine
+		if err := stock.Scan(&line.SKU, &line.Have); err != nil {
 			return err
 		}
-		for n := range skus {
-			line := history.StockLine{SKU: fmt.Sprintf("sku-%d", n)}
-			line.Want = stockEach - taken[line.SKU]
-			if err := db.QueryRowContext(w.ctx, `SELECT available FROM stock WHERE sku = ?`, line.SKU).Scan(&line.Have); err != nil {
-				return err
-			}
-			final.Stock = append(final.Stock, line)
-		}
-		return nil
-	})
+		line.Want = stockEach - taken[line.SKU]
+		line.SKU += " in " + store
+		final.Stock = append(final.Stock, line)
+	}
+	return stock.Err()
 }
 
 // emptyQueues lists the messages that lie in any queue.
@@ -136,14 +174,25 @@ func (w *world) emptyQueues(final *history.Final) error {
 				if !ok {
 					break
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: d.MessageId, Reason: fmt.Sprint(d.Headers["x-delaybridge-error"])})
+				if name == w.topology.Quarantine() && !w.sent(&d) {
+					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", d.MessageId))
+				}
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: d.MessageId, Reason: fmt.Sprint(d.Headers[message.HeaderError])})
 			}
 		}
 		return nil
 	})
 }
 
-// lookIntoRedis lists what is still parked.
+// sent says whether a message is what was sent for its order.
+func (w *world) sent(d *amqp.Delivery) bool {
+	n, ok := orderNumber(d.MessageId)
+	o := planOrder(w.seed, n)
+	return ok && intact(&o, message.FromDelivery(d))
+}
+
+// lookIntoRedis lists what is still parked. What is kept there for its ID's sake has
+// been with the broker.
 func (w *world) lookIntoRedis(final *history.Final) error {
 	return w.store(func(c *redis.Client) error {
 		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:env:*", 1000).Iterator()
@@ -152,7 +201,14 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 			if err != nil {
 				return err
 			}
+			shard, _, _ := strings.Cut(keys.Val(), "env:")
 			for _, id := range ids {
+				switch err := c.ZScore(w.ctx, shard+"kept", id).Err(); {
+				case err == nil:
+					continue
+				case !errors.Is(err, redis.Nil):
+					return err
+				}
 				w.surprise(fmt.Sprintf("order %s is still parked", id))
 				final.Leftover = append(final.Leftover, history.Left{Where: "redis", Order: id})
 			}

@@ -28,6 +28,7 @@ type role struct {
 	Dir      string // of the run
 	AMQP     string
 	Redis    string
+	Stores   []storeAt
 	Topology topology.Config
 	Seed     uint64
 	Rate     float64 // orders per second
@@ -131,8 +132,6 @@ func (p *player) step(name string) {
 	}
 	_ = syscall.Kill(os.Getpid(), sig)
 }
-
-func (p *player) database() string { return filepath.Join(p.Dir, "orders.db") }
 
 // The run's topology: short delays, so that each path sees many orders.
 const (

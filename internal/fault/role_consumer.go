@@ -2,43 +2,65 @@ package fault
 
 import (
 	"context"
-	"strconv"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
-	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // The consumer's steps.
 const (
+	stepArrived      = "arrival noted"
 	stepReceived     = "received"
 	stepEffect       = "effect done"
+	stepDelayed      = "retry parked"
 	stepAcknowledged = "acknowledged"
 )
 
-// consumer closes unpaid orders.
+// consumer closes unpaid orders, and fails at times.
 func (p *player) consumer(ctx context.Context) error {
-	store, err := sqlite.Open(ctx, p.database())
+	store, err := openShops(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Shutdown() }()
+	defer func() { _ = store.shut() }()
+	client, err := redisbridge.NewClient(p.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology})
+	if err != nil {
+		return err
+	}
 	closer := &orders.Closer{Store: store, Closed: func(m message.Message, outcome orders.Outcome) {
 		p.step(stepEffect)
 		p.note(history.Event{Kind: history.Effect, Order: m.ID, Detail: string(outcome)})
 	}}
+	desk := &desk{player: p, park: park}
 	c, err := consumer.New(consumer.Config{
 		URL: p.AMQP, Topology: p.topology, Queue: queue, Bind: []string{keyPrefix + "a", keyPrefix + "b"},
 		Handler: consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
 			p.received(m)
-			return closer.Handle(ctx, m)
+			if err := p.fail(&m); err != nil {
+				return err
+			}
+			err := closer.Handle(ctx, m)
+			if err != nil {
+				p.note(history.Event{Kind: history.Failed, Order: m.ID, Attempt: m.Journey.Attempts, Detail: err.Error()})
+			}
+			return err
 		}),
+		Arrivals: desk, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
-		MaxAttempts: 1000, AssertEvery: repairEvery, Logger: p.log,
+		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
+		AssertEvery: repairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {
 			if o.Outcome == consumer.Acknowledged {
 				p.note(history.Event{Kind: history.Acknowledged, Order: o.Message.ID})
@@ -53,13 +75,42 @@ func (p *player) consumer(ctx context.Context) error {
 	return c.Run(ctx)
 }
 
+// desk is what the consumer asks about what comes, and gives what is to be tried
+// again.
+type desk struct {
+	*player
+	park *redisbridge.Park
+}
+
+func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	arrival, err := d.park.Arrive(ctx, m)
+	switch {
+	case err != nil:
+	case arrival.Fate == message.DropCancelled:
+		d.note(history.Event{Kind: history.Dropped, Order: m.ID, Detail: history.DroppedCancelled})
+	case arrival.Fate == message.DropRescheduled:
+		d.note(history.Event{Kind: history.Dropped, Order: m.ID, Detail: history.DroppedRescheduled})
+	default:
+		d.step(stepArrived)
+	}
+	return arrival, err
+}
+
+func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duration) error {
+	err := d.park.Delay(ctx, m, pause)
+	if err == nil {
+		d.step(stepDelayed)
+	}
+	return err
+}
+
 func (p *player) received(m message.Message) {
-	e := history.Event{At: history.Now(), Kind: history.Received, Order: m.ID}
+	e := history.Event{At: history.Now(), Kind: history.Received, Order: m.ID, Attempt: m.Journey.Attempts}
 	// On other paths the due time is by the clock of the publisher, which may be wrong.
 	if strings.HasPrefix(string(m.Journey.Path), string(message.PathParked)) {
 		e.Due = m.Journey.Due.UnixMilli()
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(m.ID, "o-")); err == nil {
+	if n, ok := orderNumber(m.ID); ok {
 		o := planOrder(p.Seed, n)
 		e.Intact = intact(&o, m)
 	}
@@ -68,4 +119,32 @@ func (p *player) received(m message.Message) {
 	}
 	p.note(e)
 	p.step(stepReceived)
+}
+
+// fail fails as planned, or returns nil.
+func (p *player) fail(m *message.Message) error {
+	n, _ := orderNumber(m.ID)
+	o, attempt := planOrder(p.Seed, n), m.Journey.Attempts
+	if attempt >= o.fails {
+		if !o.rejected {
+			return nil
+		}
+		reason := fmt.Errorf("order %s is not to be closed", m.ID)
+		p.note(history.Event{Kind: history.Rejected, Order: m.ID, Attempt: attempt, Detail: reason.Error()})
+		return consumer.Reject(reason)
+	}
+	how, wait := planFailure(p.Seed, n, attempt)
+	e := history.Event{At: history.Now(), Kind: history.Failed, Order: m.ID, Attempt: attempt, Detail: "as planned"}
+	err := errors.New("not this time")
+	switch how {
+	case failsPlainly:
+	case failsForNow:
+		e.NotBefore = e.At + wait.Microseconds()
+		err = consumer.RetryAfter(wait, err)
+	case failsInPanic:
+		p.note(e)
+		panic(err)
+	}
+	p.note(e)
+	return err
 }

@@ -10,7 +10,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
-	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/message"
@@ -24,21 +23,23 @@ const (
 	atOnce          = 500              // customers under way
 )
 
-// customers place orders at a steady rate, publish their messages, and pay some.
+// customers place orders at a steady rate and publish their messages. Some pay, and
+// some cancel or reschedule.
 type customers struct {
 	*player
-	store    *sqlite.Store
+	store    *shops
+	park     *redisbridge.Park
 	producer *producer.Producer
 	foreign  *broker.Publisher
 	inside   sync.WaitGroup
 }
 
 func (p *player) customers(ctx context.Context) error {
-	store, err := sqlite.Open(ctx, p.database())
+	store, err := openShops(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Shutdown() }()
+	defer func() { _ = store.shut() }()
 	client, err := redisbridge.NewClient(p.Redis)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, producer: goProducer, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, park: park, producer: goProducer, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -100,16 +101,17 @@ func (c *customers) open(ctx context.Context) {
 
 // serve is one customer's visit.
 func (c *customers) serve(ctx context.Context, o *customerOrder) {
-	for c.store.Place(ctx, o.Order) != nil {
+	for c.store.of(o.ID).Place(ctx, o.Order) != nil {
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
 			return
 		}
 	}
 	placed := time.Now()
 	c.note(history.Event{Kind: history.Placed, Order: o.ID, Detail: string(o.way) + " " + o.delay.String()})
-	var payment sync.WaitGroup
+	var besides sync.WaitGroup
+	besides.Go(func() { c.changeMind(ctx, o, placed) })
 	if o.pays {
-		payment.Go(func() {
+		besides.Go(func() {
 			pause(ctx, time.Until(placed.Add(o.payIn)))
 			c.pay(ctx, o.ID)
 		})
@@ -121,13 +123,13 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 		}
 		pause(ctx, wait)
 	}
-	payment.Wait()
+	besides.Wait()
 }
 
 func (c *customers) pay(ctx context.Context, id string) {
 	c.note(history.Event{Kind: history.Pay, Order: id})
 	outcome := history.PayUnknown
-	switch err := c.store.Pay(ctx, id); {
+	switch err := c.store.of(id).Pay(ctx, id); {
 	case err == nil:
 		outcome = history.Paid
 	case errors.Is(err, orders.ErrClosed):
@@ -148,10 +150,14 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
 	if o.way == wayInstant || o.way == wayEntryAt {
 		call.NotBefore = instant.UnixMicro()
 	}
+	if o.way == wayProducer || o.way == wayInstant { // which date their messages
+		call.Ahead = time.Now().UnixMicro() - history.Now()
+	}
 	c.note(call)
 
 	var due int64
 	var err error
+	cancelled := false
 	switch o.way {
 	case wayProducer, wayInstant:
 		when := message.After(o.delay)
@@ -160,6 +166,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
 		}
 		var receipt producer.Receipt
 		receipt, err = c.producer.Publish(ctx, m, when)
+		cancelled = receipt.Cancelled
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}
@@ -169,6 +176,8 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
 		err = c.enter(ctx, &m, message.HeaderDeliverAt, instant.UnixMilli())
 	}
 	switch {
+	case cancelled:
+		c.note(history.Event{Kind: history.Refused, Order: o.ID, Detail: "its ID was cancelled"})
 	case err == nil:
 		c.note(history.Event{Kind: history.Published, Order: o.ID, Due: due})
 	case errors.Is(err, broker.ErrUnconfirmed):

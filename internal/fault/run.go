@@ -28,6 +28,8 @@ type Config struct {
 	Rate float64
 	// Only names the one scenario to run, over and over. Defaults to all.
 	Only string
+	// Store names the one order store to use. Defaults to all, which share the orders.
+	Store string
 	// Each has every scenario take its turn in the mixture, however long that
 	// takes.
 	Each bool
@@ -133,6 +135,13 @@ func (c *Config) folder() (string, error) {
 	return os.MkdirTemp("", "delaybridge-fault-")
 }
 
+func (c *Config) stores() []string {
+	if c.Store != "" {
+		return []string{c.Store}
+	}
+	return Stores()
+}
+
 // part is what happens in one world.
 type part struct {
 	name     string
@@ -215,13 +224,13 @@ func (s *stagehand) say(format string, args ...any) {
 
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
-	w, err := newWorld(ctx, s.dir, s.part.kind == clustered)
+	w, err := newWorld(ctx, s.dir, s.Seed, s.part.kind == clustered, s.stores())
 	defer func() { err = errors.Join(err, w.close(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return nil, err
 	}
 	w.skewedProgram = s.skewed
-	if err := w.populate(s.Seed, s.Rate); err != nil {
+	if err := w.populate(s.Rate); err != nil {
 		return nil, err
 	}
 	acts := s.acts(s.part)

@@ -33,6 +33,7 @@ const (
 	redisServer  = "redis"
 	rabbitMQNet  = "links to rabbitmq"
 	redisNet     = "links to redis"
+	orderStores  = "order stores"
 	ourProcesses = "" // stands for all processes
 )
 
@@ -55,7 +56,7 @@ func (i *injection) oneConsumer() *process { return i.processes[consumerName(i.r
 
 // scenarios lists all of them, in the order in which they are tried alone.
 func scenarios() []scenario {
-	return slices.Concat(processScenarios(), rabbitMQScenarios(), topologyScenarios(), redisScenarios(), networkScenarios(), clusterScenarios())
+	return slices.Concat(processScenarios(), rabbitMQScenarios(), topologyScenarios(), redisScenarios(), storeScenarios(), networkScenarios(), clusterScenarios())
 }
 
 // locksOf returns what a scenario holds.

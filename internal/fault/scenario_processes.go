@@ -36,7 +36,7 @@ func processScenarios() []scenario {
 			return i.atStep(i.oneBridge(), step.String())
 		}})
 	}
-	for _, step := range []string{stepReceived, stepEffect, stepAcknowledged} {
+	for _, step := range []string{stepArrived, stepReceived, stepEffect, stepDelayed, stepAcknowledged} {
 		list = append(list, scenario{"consumer dies: " + step, allConsumers(), anywhere, func(i *injection) error {
 			return i.atStep(i.oneConsumer(), step)
 		}})

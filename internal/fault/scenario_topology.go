@@ -157,20 +157,28 @@ func (i *injection) awaitTarget() error {
 		return err
 	}
 	return i.channel(func(ch *amqp.Channel) error {
-		return sendOn(i.ctx, ch, i.topology.Unrouted(), i.topology.ReadyExchange())
+		return sendOn(i.ctx, ch, i.topology)
 	})
 }
 
-// sendOn publishes what waits in a queue to an exchange, and removes it there
-// only then.
-func sendOn(ctx context.Context, ch *amqp.Channel, from, to string) error {
+// sendOn publishes what waits in the unrouted queue to the exchange from which it
+// came there, and removes it only then: once, since it may come back.
+func sendOn(ctx context.Context, ch *amqp.Channel, t *topology.Topology) error {
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
-	for {
-		d, ok, err := ch.Get(from, false)
+	waiting, err := ch.QueueDeclarePassive(t.Unrouted(), true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	for range waiting.Messages {
+		d, ok, err := ch.Get(t.Unrouted(), false)
 		if err != nil || !ok {
 			return err
+		}
+		to := t.ReadyExchange()
+		if d.Exchange == t.RetryExchange() {
+			to = d.Exchange
 		}
 		delete(d.Headers, "x-death") // brokers up to 3.13 would take it for a cycle
 		confirm, err := ch.PublishWithDeferredConfirm(to, d.RoutingKey, false, false, amqp.Publishing{
@@ -182,12 +190,13 @@ func sendOn(ctx context.Context, ch *amqp.Channel, from, to string) error {
 			return err
 		}
 		if sent, err := confirm.WaitContext(ctx); err != nil || !sent {
-			return fmt.Errorf("send %s on from %s: not confirmed: %w", d.MessageId, from, err)
+			return fmt.Errorf("send %s on: not confirmed: %w", d.MessageId, err)
 		}
 		if err := d.Ack(false); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // awaitBack waits until something deleted is there again, and old enough.

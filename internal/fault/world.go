@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,9 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
-	_ "modernc.org/sqlite" // the database/sql driver
 
-	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -35,7 +32,8 @@ const (
 // world is one installation: servers, links and processes.
 type world struct {
 	ctx      context.Context // of the run
-	dir      string          // holds the history, the shop's database and logs
+	dir      string          // holds the history, the shop's SQLite file and logs
+	seed     uint64
 	topology *topology.Topology
 	history  *history.Writer
 	network  *network
@@ -44,6 +42,10 @@ type world struct {
 	cluster *servers.Cluster // nil for a single node
 	nodes   []*servers.RabbitMQ
 	redis   *servers.Redis
+
+	stores     []storeAt
+	postgreSQL *servers.PostgreSQL // nil where no order is kept there
+	mariaDB    *servers.MariaDB    // likewise
 
 	processes     map[string]*process
 	homes         map[string]int         // node at which a link ends, unless that is down
@@ -66,8 +68,8 @@ func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
 func consumerName(n int) string { return fmt.Sprintf("consumer-%d", n+1) }
 
 // newWorld starts servers and processes. It must be closed also after an error.
-func newWorld(ctx context.Context, dir string, clustered bool) (*world, error) {
-	w := &world{ctx: ctx, dir: dir, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
+func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stores []string) (*world, error) {
+	w := &world{ctx: ctx, dir: dir, seed: seed, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o700); err != nil {
 		return w, err
 	}
@@ -78,69 +80,78 @@ func newWorld(ctx context.Context, dir string, clustered bool) (*world, error) {
 	if w.topology, err = topology.New(shortDelays()); err != nil {
 		return w, err
 	}
-	if clustered {
-		if w.cluster, err = servers.StartCluster(ctx, servers.Config{}); err != nil {
-			return w, err
-		}
-		w.nodes = w.cluster.Nodes()
-	} else {
-		node, err := servers.StartRabbitMQ(ctx, servers.Config{})
-		if err != nil {
-			return w, err
-		}
-		w.nodes = []*servers.RabbitMQ{node}
-	}
-	if w.redis, err = servers.StartRedis(ctx, servers.Config{}); err != nil {
+	var shopErr, brokerErr, redisErr error
+	var all sync.WaitGroup
+	all.Go(func() { shopErr = w.build(stores) })
+	all.Go(func() { brokerErr = w.startRabbitMQ(clustered) })
+	all.Go(func() { w.redis, redisErr = servers.StartRedis(ctx, servers.Config{}) })
+	all.Wait()
+	if err := errors.Join(shopErr, brokerErr, redisErr); err != nil {
 		return w, err
 	}
 	return w, w.furnish()
 }
 
-// furnish applies the topology and fills the shop.
+func (w *world) startRabbitMQ(clustered bool) error {
+	if !clustered {
+		node, err := servers.StartRabbitMQ(w.ctx, servers.Config{})
+		if err == nil {
+			w.nodes = []*servers.RabbitMQ{node}
+		}
+		return err
+	}
+	var err error
+	if w.cluster, err = servers.StartCluster(w.ctx, servers.Config{}); err == nil {
+		w.nodes = w.cluster.Nodes()
+	}
+	return err
+}
+
+// build starts what keeps the orders, and fills it.
+func (w *world) build(stores []string) error {
+	for _, name := range stores {
+		at, err := w.startStore(name)
+		if err == nil {
+			err = at.furnish(w.ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		w.stores = append(w.stores, at)
+	}
+	return nil
+}
+
+func (w *world) startStore(name string) (storeAt, error) {
+	at := storeAt{Name: name, At: filepath.Join(w.dir, "orders.db")}
+	var err error
+	switch name {
+	case storePostgres:
+		if w.postgreSQL, err = servers.StartPostgreSQL(w.ctx); err == nil {
+			at.At = w.postgreSQL.URL()
+		}
+	case storeMySQL:
+		if w.mariaDB, err = servers.StartMariaDB(w.ctx); err == nil {
+			at.At = w.mariaDB.DSN() + "fault"
+		}
+	}
+	return at, err
+}
+
+// furnish applies the topology.
 func (w *world) furnish() error {
 	conn, err := amqp.Dial(w.nodes[0].AMQPURL())
 	if err != nil {
 		return err
 	}
 	_, err = w.topology.Apply(w.ctx, conn)
-	if err := errors.Join(err, conn.Close()); err != nil {
-		return err
-	}
-	store, err := sqlite.Open(w.ctx, w.database())
-	if err != nil {
-		return err
-	}
-	for n := range skus {
-		err = errors.Join(err, store.Restock(w.ctx, fmt.Sprintf("sku-%d", n), stockEach))
-	}
-	if err := errors.Join(err, store.Shutdown()); err != nil {
-		return err
-	}
-	// The database's own account of what happened: nobody who closes an order
-	// twice can leave this out.
-	return w.query(func(db *sql.DB) error {
-		_, err := db.ExecContext(w.ctx, `
-			CREATE TABLE closings (id TEXT NOT NULL);
-			CREATE TRIGGER closed AFTER UPDATE OF state ON orders WHEN NEW.state = 'closed'
-			BEGIN INSERT INTO closings VALUES (NEW.id); END`)
-		return err
-	})
-}
-
-func (w *world) database() string { return filepath.Join(w.dir, "orders.db") }
-
-func (w *world) query(do func(*sql.DB) error) error {
-	db, err := sql.Open("sqlite", "file:"+w.database()+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(db), db.Close())
+	return errors.Join(err, conn.Close())
 }
 
 // populate starts the processes, each with links of its own.
-func (w *world) populate(seed uint64, rate float64) error {
+func (w *world) populate(rate float64) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: seed}, n); err != nil {
+		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed}, n); err != nil {
 			return err
 		}
 	}
@@ -150,7 +161,7 @@ func (w *world) populate(seed uint64, rate float64) error {
 		}
 	}
 	pause(w.ctx, settleIn)
-	return w.employ(role{Kind: "customers", Name: customersName, Seed: seed, Rate: rate, Began: history.Now()}, 2)
+	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: history.Now()}, 2)
 }
 
 // employ starts a process at one of the nodes.
@@ -165,7 +176,7 @@ func (w *world) employ(r role, node int) error {
 	if r.Redis, err = w.network.connect(r.Name+" - "+redisServer, w.redis.URL()); err != nil {
 		return err
 	}
-	r.Dir, r.Topology = w.dir, shortDelays()
+	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.stores
 	p := &process{run: w, role: r}
 	w.processes[r.Name] = p
 	return p.start(nil)
@@ -189,6 +200,12 @@ func (w *world) close(ctx context.Context) error {
 	}
 	if w.redis != nil {
 		errs = append(errs, w.redis.Stop(ctx))
+	}
+	if w.postgreSQL != nil {
+		errs = append(errs, w.postgreSQL.Stop(ctx))
+	}
+	if w.mariaDB != nil {
+		errs = append(errs, w.mariaDB.Stop(ctx))
 	}
 	if w.history != nil {
 		errs = append(errs, w.history.Close())

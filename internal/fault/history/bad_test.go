@@ -71,7 +71,7 @@ func TestBadHistories(t *testing.T) {
 				r.add(2_000_000, customer, history.Cancel)
 				r.add(2_000_100, customer, history.CancelLate)
 			},
-			[]string{lost}, "never received",
+			[]string{lost, wrong}, "said to be delivered, and never received",
 		},
 		"early: by a microsecond before what was asked for": {
 			closedOrder, func(r *run) {

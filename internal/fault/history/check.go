@@ -63,7 +63,7 @@ func (r *Report) judge(past *run, o *record) {
 	if o.placed {
 		c.Orders = 1
 	}
-	c.Duplicates = max(0, len(o.received)-1)
+	c.Duplicates = o.duplicates()
 	if late, ok := o.lateness(); ok {
 		c.Received, c.Worst = 1, micros(late)
 	}

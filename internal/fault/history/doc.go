@@ -15,14 +15,18 @@
 //
 // # What it concludes
 //
-//   - lost: publish returned success and no handler was ever called, wherever the
-//     message lies now; or a handler was called, no effect was ever written, and
-//     the order is still pending.
+//   - lost: publish returned success, no cancel may have happened, and no handler was
+//     ever called, wherever the message lies now; or a handler was called, neither an
+//     effect nor a rejection was ever written, and the order is still pending; or
+//     its message was rejected and is not in quarantine.
 //   - early: a delivery at any microsecond before the first instant that any of the
 //     attempts from which it can stem asked for, or before the due time that it
 //     carries, or, if each of those attempts returned one, before the first of the
 //     due times that publish returned. It can stem from each attempt that had
-//     begun by then, except those to which publish said definitely no.
+//     begun by then, except those to which publish said definitely no. After a
+//     reschedule that was answered, what counts is its due time alone, and those of
+//     reschedules after it or without an answer. Or: another attempt to handle it
+//     before the handler wanted it.
 //   - double: more than one effect, or entry in the store's log, that closed the
 //     order.
 //   - wrong: any two witnesses that contradict each other about whether an order is
@@ -30,9 +34,14 @@
 //     payments); an effect without a delivery before it, a payment refused before
 //     any delivery, an order paid before anybody tried; a delivery that nobody, or
 //     only an attempt with a definite no, had published, or that is not what was
-//     published; an effect in spite of an accepted cancel; an order that is
-//     pending though its message was acknowledged; a message in quarantine; an
-//     order that the store has forgotten; stock that does not add up.
+//     published; a handler that was called in spite of a cancel, or at the old time
+//     of a message that has a new one; an answer that is not true: "cancelled",
+//     "rescheduled" or "unknown" though it had been received, "delivered" before it
+//     could be or though it never came; a message that a consumer dropped without a
+//     reason; an attempt that follows from no failed one; an order that is pending
+//     though its message was acknowledged; a message in quarantine that no handler
+//     has rejected, or without what it said; an order that the store has forgotten;
+//     stock that does not add up.
 //
 // One order can break several promises; each counts once.
 //
@@ -49,9 +58,12 @@
 //     shows only as a duplicate.
 //   - Whether a message that was received once, and whose order is paid or closed,
 //     was dropped before the handler had finished.
-//   - What should come of a message after a cancel without a definite answer, or of
-//     one published again after a cancel; nor whether "too late" was true, unless
-//     the message never comes.
+//   - What should come of a message after a cancel or reschedule without an answer:
+//     it may happen at any time. Nor of messages of one ID, where more than one
+//     attempt to publish it may have succeeded: one of them is changed.
+//   - Whether a tombstone, or a new time of a message of which nothing is known, must
+//     hold, if publishing it had not been answered before, or was dated by a clock that
+//     is ahead: it may count as another message.
 //   - Whether a fault that nobody mended was still in force. Stories show it when it
 //     happened.
 package history

@@ -22,11 +22,24 @@ const (
 
 	Cancel        Kind = "cancel"         // a client is about to cancel the order's message
 	Cancelled     Kind = "cancelled"      // it will have no effect
-	CancelLate    Kind = "cancel-late"    // it was too late for that
+	Tombstoned    Kind = "tombstoned"     // nothing is known of it; if it comes it will be dropped
+	CancelLate    Kind = "cancel-late"    // it was delivered before: Since is set
+	CancelRefused Kind = "cancel-refused" // a definite no
 	CancelUnknown Kind = "cancel-unknown" // no answer
 
-	Received     Kind = "received"     // a consumer's handler was called: Due, Intact are set
+	Reschedule          Kind = "reschedule"           // a client is about to reschedule it: NotBefore is set
+	Rescheduled         Kind = "rescheduled"          // it has a new due time: Due
+	Noted               Kind = "noted"                // nothing is known of it; it will not come before Due
+	RescheduleLate      Kind = "reschedule-late"      // it was delivered before: Since is set
+	RescheduleCancelled Kind = "reschedule-cancelled" // it was cancelled before
+	RescheduleRefused   Kind = "reschedule-refused"   // a definite no
+	RescheduleUnknown   Kind = "reschedule-unknown"   // no answer
+
+	Dropped      Kind = "dropped"      // a consumer was told not to handle it: Detail is one of the Dropped constants
+	Received     Kind = "received"     // a consumer's handler was called: Due, Intact, Attempt are set
 	Effect       Kind = "effect"       // the handler's effect returned: Detail is one of the Effect constants
+	Failed       Kind = "failed"       // the handler is about to fail: Attempt is set, and NotBefore if it says when to try again
+	Rejected     Kind = "rejected"     // the handler is about to reject the message, as planned: Detail is the reason
 	Acknowledged Kind = "acknowledged" // the consumer was told that the broker has the acknowledgement
 
 	Fault  Kind = "fault"  // something was broken: Detail says what
@@ -38,6 +51,12 @@ const (
 	EffectClosed        = "closed"
 	EffectAlreadyClosed = "already closed"
 	EffectLeftAlone     = "paid, left alone"
+)
+
+// Details of what is [Dropped].
+const (
+	DroppedCancelled   = "cancelled"
+	DroppedRescheduled = "rescheduled"
 )
 
 // Event is what one process did or saw.
@@ -53,16 +72,26 @@ type Event struct {
 	Order string `json:"order,omitempty"`
 	// Act of the run in which it happened: placed, fault, mended.
 	Act string `json:"act,omitempty"`
-	// NotBefore is the instant, in Unix microseconds, before which this attempt
-	// must not be delivered: publish.
+	// NotBefore is the instant, in Unix microseconds, before which the message must
+	// not be delivered: that of this attempt (publish), from now on (reschedule), for
+	// the next time (failed).
 	NotBefore int64 `json:"notbefore,omitempty"`
-	// Due in Unix milliseconds: what the receipt says (published) or the message
-	// (received). 0 if they say nothing.
+	// Due in Unix milliseconds: what the receipt says (published), the answer
+	// (rescheduled, noted) or the message (received). 0 if they say nothing.
 	Due int64 `json:"due,omitempty"`
+	// Since is when the message was delivered, Unix milliseconds, if an answer says
+	// so: cancel-late, reschedule-late.
+	Since int64 `json:"since,omitempty"`
+	// Ahead is by how many microseconds the clock that dates the message is ahead:
+	// publish.
+	Ahead int64 `json:"ahead,omitempty"`
+	// Attempt is how often the message was handled before, in vain: received, failed.
+	Attempt int `json:"attempt,omitempty"`
 	// Intact says whether body, properties and headers were what was published:
 	// received.
 	Intact bool `json:"intact,omitempty"`
-	// Detail is for people, except that of an effect, a fault and what is mended.
+	// Detail is for people, except that of an effect, of what is dropped or rejected,
+	// of a fault and of what is mended.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -72,10 +101,11 @@ func (e *Event) valid() error {
 	switch e.Kind {
 	case Fault, Mended:
 		needsOrder = false
-	case Received, Effect, Acknowledged:
+	case Received, Dropped, Effect, Failed, Rejected, Acknowledged:
 		needsOrder = false // a message may have no ID
 	case Placed, Publish, Published, Unknown, Refused, Pay, Paid, PayRefused, PayUnknown,
-		Cancel, Cancelled, CancelLate, CancelUnknown:
+		Cancel, Cancelled, Tombstoned, CancelLate, CancelRefused, CancelUnknown,
+		Reschedule, Rescheduled, Noted, RescheduleLate, RescheduleCancelled, RescheduleRefused, RescheduleUnknown:
 	default:
 		return fmt.Errorf("unknown kind %q", e.Kind)
 	}
@@ -84,8 +114,12 @@ func (e *Event) valid() error {
 		return errors.New("no time, or nobody who wrote it")
 	case needsOrder && e.Order == "":
 		return fmt.Errorf("%s of no order", e.Kind)
-	case e.Kind == Publish && e.NotBefore <= 0:
-		return errors.New("publish without an instant before which it must not be delivered")
+	case (e.Kind == Publish || e.Kind == Reschedule) && e.NotBefore <= 0:
+		return fmt.Errorf("%s without an instant before which it must not be delivered", e.Kind)
+	case (e.Kind == Rescheduled || e.Kind == Noted) && e.Due <= 0:
+		return fmt.Errorf("%s without a due time", e.Kind)
+	case e.Kind == Dropped && e.Detail != DroppedCancelled && e.Detail != DroppedRescheduled:
+		return fmt.Errorf("dropped as %q, which means nothing", e.Detail)
 	case e.Kind == Effect && e.Detail != EffectClosed && e.Detail != EffectAlreadyClosed && e.Detail != EffectLeftAlone:
 		return fmt.Errorf("unknown effect %q", e.Detail)
 	}

@@ -35,7 +35,12 @@ func (s *simulation) who(name string) string { return fmt.Sprintf("%s/%d", name,
 func (s *simulation) killed(name string)     { s.lives[name]++ }
 
 // copyOf is a message that the broker has.
-type copyOf struct{ notBefore, due int64 }
+type copyOf struct {
+	notBefore, due int64
+	arrives        int64 // first, Unix microseconds
+	fails          int   // so many attempts to handle it
+	rejected       bool  // the next one rejects it
+}
 
 // step is one transaction of the order store.
 type step struct {
@@ -51,13 +56,15 @@ func (s *simulation) order(id string, at int64) {
 	}
 	note(history.Event{At: at, Who: s.who("shop"), Kind: history.Placed, Act: rapid.SampledFrom([]string{"calm", "storm"}).Draw(s.T, "act")})
 	copies := s.publish(at, note)
+	s.fate(id, at, copies, note)
+	copies = slices.DeleteFunc(copies, func(c copyOf) bool { return c.arrives == 0 })
 
 	var steps []step
 	for range rapid.IntRange(0, 2).Draw(s.T, "payments") {
 		steps = append(steps, s.pay(at, note)...)
 	}
 	for _, c := range copies {
-		steps = append(steps, s.deliver(c, note)...)
+		steps = append(steps, s.deliver(id, c, note)...)
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	state := history.StatePending
@@ -136,14 +143,119 @@ func (s *simulation) pay(at int64, note func(history.Event)) []step {
 	}}}
 }
 
-// deliver delivers a copy until a consumer survives it.
-func (s *simulation) deliver(c copyOf, note func(history.Event)) (steps []step) {
-	at := max(c.notBefore, 1000*c.due)
+// fate decides when the copies arrive and what is made of them. Where there is but
+// one, it may be cancelled and rescheduled meanwhile.
+func (s *simulation) fate(id string, at int64, copies []copyOf, note func(history.Event)) {
+	fails, rejected := rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(s.T, "fails"), rapid.IntRange(0, 9).Draw(s.T, "rejected") == 0
+	for i := range copies {
+		c := &copies[i]
+		c.arrives = max(c.notBefore, 1000*c.due) + s.upTo(100_000)
+		c.fails, c.rejected = fails, rejected
+	}
+	calls := s.all(id, history.Publish)
+	if len(calls) != 1 || len(copies) != 1 {
+		return
+	}
+	call := s.events[calls[0]]
+	if answers := s.all(id, history.Published, history.Unknown); len(answers) == 1 {
+		call.At = s.events[answers[0]].At + 1
+		s.alter(at, call.At, &copies[0], note)
+	}
+}
+
+// alter has a customer change the only copy, one change after the other. What is
+// parked is known; what is not becomes so when it arrives and has to wait.
+func (s *simulation) alter(placed, published int64, c *copyOf, note func(history.Event)) {
+	who, tier := s.who("changer"), int64(0)
+	if c.due == 0 {
+		tier = c.arrives
+	}
+	if rapid.IntRange(0, 9).Draw(s.T, "too soon") == 0 { // which changes nothing
+		x := min(placed+s.upTo(1000), published-2)
+		note(history.Event{At: x, Who: who, Kind: history.Cancel})
+		note(history.Event{At: x + 1, Who: who, Kind: history.Tombstoned})
+		return // what comes after that is not what it seems
+	}
+	for x := published; rapid.IntRange(0, 2).Draw(s.T, "another") > 0; {
+		x += s.upTo(4_000_000)
+		cancel, to := s.chance(), (x+s.upTo(3_000_000))/1000+1
+		call := history.Event{At: x, Who: who, Kind: history.Cancel}
+		if !cancel {
+			call.Kind, call.NotBefore = history.Reschedule, 1000*to
+		}
+		note(call)
+		answer := s.answer(x, cancel, to, tier, c)
+		x += 10
+		switch answer.Kind {
+		case "":
+			who = s.who("changer")
+		default:
+			answer.At, answer.Who = x, who
+			note(answer)
+		}
+	}
+}
+
+// answer changes c at the instant x, and returns what the caller hears.
+func (s *simulation) answer(x int64, cancel bool, to, tier int64, c *copyOf) history.Event {
+	e := history.Event{}
+	late, done, noted := history.RescheduleLate, history.Rescheduled, history.Noted
+	if cancel {
+		late, done, noted = history.CancelLate, history.Cancelled, history.Tombstoned
+	}
+	heard := rapid.SampledFrom([]string{"yes", "yes", "unknown", "killed", "refused"}).Draw(s.T, "heard")
+	if heard == "refused" {
+		e.Kind = history.RescheduleRefused
+		if cancel {
+			e.Kind = history.CancelRefused
+		}
+		return e
+	}
+	switch {
+	case heard != "yes" && s.chance(): // it never came there
+	case c.arrives == 0 && cancel:
+		e.Kind = done
+	case c.arrives == 0:
+		e.Kind = history.RescheduleCancelled
+	case x >= c.arrives:
+		e.Kind, e.Since = late, c.arrives/1000
+	case cancel:
+		c.arrives = 0
+		e.Kind = done
+	default:
+		c.due, c.notBefore = to, 0
+		c.arrives = max(1000*to, tier) + s.upTo(100_000)
+		e.Kind, e.Due = done, to
+	}
+	if e.Kind == done && x < tier {
+		e.Kind = noted
+	}
+	if heard == "unknown" {
+		e = history.Event{Kind: history.RescheduleUnknown}
+		if cancel {
+			e.Kind = history.CancelUnknown
+		}
+	}
+	if heard == "killed" {
+		s.killed("changer")
+		return history.Event{}
+	}
+	return e
+}
+
+// deliver delivers a copy until a consumer survives it, and again as often as
+// handling it fails.
+func (s *simulation) deliver(id string, c copyOf, note func(history.Event)) (steps []step) {
+	at, attempt := c.arrives, 0
 	for survived := false; !survived; {
 		name := rapid.SampledFrom([]string{"consumer-1", "consumer-2"}).Draw(s.T, "consumer")
 		who := s.who(name)
 		at += s.upTo(100_000)
-		note(history.Event{At: at, Who: who, Kind: history.Received, Due: c.due, Intact: true})
+		e := history.Event{At: at, Who: who, Kind: history.Received, Intact: true, Attempt: attempt}
+		if attempt == 0 {
+			e.Due = c.due
+		}
+		note(e)
 		killedAfter := rapid.SampledFrom([]string{"nothing", "nothing", "received", "closed", "effect"}).Draw(s.T, "killed after")
 		survived = killedAfter == "nothing"
 		if !survived {
@@ -151,7 +263,26 @@ func (s *simulation) deliver(c copyOf, note func(history.Event)) (steps []step) 
 		}
 		at += s.upTo(1000)
 		told := at + s.upTo(1000)
-		if killedAfter == "received" {
+		switch {
+		case killedAfter == "received":
+			continue
+		case attempt < c.fails:
+			failure := history.Event{At: at, Who: who, Kind: history.Failed, Attempt: attempt}
+			if s.chance() {
+				failure.NotBefore = at + s.upTo(1_000_000)
+			}
+			note(failure)
+			if survived {
+				attempt++
+				at = max(at, failure.NotBefore)
+				survived = false
+			}
+			continue
+		case c.rejected:
+			note(history.Event{At: at, Who: who, Kind: history.Rejected, Detail: "spoilt"})
+			if survived {
+				s.leave("delaybridge.quarantine", id, "it is spoilt")
+			}
 			continue
 		}
 		steps = append(steps, step{at, func(state *string) string {

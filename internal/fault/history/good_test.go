@@ -97,9 +97,9 @@ func TestGoodHistories(t *testing.T) {
 			r.state(history.StatePending, 0)
 		}},
 		"cancelled, and the consumer dropped it": {closedOrder, func(r *run) {
-			r.drop(history.Effect)
-			r.add(2_000_000, customer, history.Cancel)
-			r.add(2_000_100, customer, history.Cancelled)
+			r.drop(history.Received, history.Effect, history.Acknowledged)
+			r.cancel(2_000_000, history.Cancelled)
+			r.add(31_002_000, consumer, history.Dropped).Detail = history.DroppedCancelled
 			r.state(history.StatePending, 0)
 		}},
 		"cancel unknown, and it happened": {closedOrder, func(r *run) {
@@ -110,8 +110,7 @@ func TestGoodHistories(t *testing.T) {
 		}},
 		"cancel without an answer, and it did not happen": {closedOrder, func(r *run) { r.add(2_000_000, customer, history.Cancel) }},
 		"cancelled too late": {closedOrder, func(r *run) {
-			r.add(2_000_000, customer, history.Cancel)
-			r.add(2_000_100, customer, history.CancelLate)
+			r.cancel(31_002_500, history.CancelLate)
 		}},
 		"cancelled, then published again": {closedOrder, func(r *run) {
 			r.add(2_000_000, customer, history.Cancel)
@@ -190,6 +189,10 @@ func TestLateness(t *testing.T) {
 			r.change(history.Received, func(e *history.Event) { e.Due = 0 })
 		}, 1900 * time.Microsecond},
 		"of the first delivery": {func(r *run) { r.deliver(40_000_000, other, history.EffectAlreadyClosed) }, time.Millisecond},
+		"by the new time": {func(r *run) {
+			r.reschedule(2_000_000, due-3, history.Rescheduled)
+			r.change(history.Received, func(e *history.Event) { e.Due = due - 3 })
+		}, 4 * time.Millisecond},
 		"early": {func(r *run) {
 			r.change(history.Received, func(e *history.Event) { e.At = 1000*due - 7 })
 		}, -7 * time.Microsecond},

@@ -22,21 +22,27 @@ func TestEachDamageIsFoundAndNothingElse(t *testing.T) {
 		"refuse a payment": refusePayment, "forget the order": forgetOrder, "reopen it": reopen,
 		"change the message": changeMessage, "deliver what was refused": deliverRefused,
 		"cancel without avail": cancelInVain, "quarantine it": quarantine,
+		"deliver what was cancelled": deliverCancelled, "deliver before the new time": deliverMoved, "deliver for another time": deliverOld,
+		"say that it was delivered": sayDelivered, "drop it": dropIt,
+		"leave an attempt out": skipAttempt, "try again too soon": retryEarly,
+		"lose what was rejected": loseRejected, "quarantine it for another reason": otherReason,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inflicted := 0
-			rapid.Check(t, func(rt *rapid.T) {
-				s := correctRun(rt)
-				s.check(rt)
-				for _, id := range rapid.Permutation(s.ids()).Draw(rt, "order") {
-					if kind := inflict(s, id); kind != "" {
-						inflicted++
-						s.check(rt, kind+" "+id)
-						return
+			for round := 0; round == 0 || inflicted == 0 && round < 20; round++ { // some orders are rare
+				rapid.Check(t, func(rt *rapid.T) {
+					s := correctRun(rt)
+					s.check(rt)
+					for _, id := range rapid.Permutation(s.ids()).Draw(rt, "order") {
+						if kind := inflict(s, id); kind != "" {
+							inflicted++
+							s.check(rt, kind+" "+id)
+							return
+						}
 					}
-				}
-			})
+				})
+			}
 			if inflicted == 0 {
 				t.Error("no run could be damaged like that")
 			}
@@ -76,8 +82,11 @@ func (s *simulation) note(id string, kind history.Kind) *history.Event {
 	return &s.events[len(s.events)-1]
 }
 
+// changes returns the calls of cancel and reschedule.
+func (s *simulation) changes(id string) []int { return s.all(id, history.Cancel, history.Reschedule) }
+
 func lose(s *simulation, id string) string {
-	if len(s.all(id, history.Published)) == 0 {
+	if len(s.all(id, history.Published)) == 0 || len(s.changes(id)) > 0 || len(s.all(id, history.Rejected)) > 0 {
 		return ""
 	}
 	s.forget(id, history.Received, history.Effect, history.Acknowledged, history.PayRefused)
@@ -94,7 +103,7 @@ func deliverEarly(s *simulation, id string) string {
 	}
 	e := &s.events[received[0]]
 	first := s.events[calls[0]]
-	if first.NotBefore-1 < first.At || len(s.all(id, history.Refused)) > 0 {
+	if first.NotBefore-1 < first.At || len(s.all(id, history.Refused)) > 0 || len(s.changes(id)) > 0 {
 		return ""
 	}
 	e.At, e.Due = first.NotBefore-1, 0
@@ -177,7 +186,7 @@ func deliverRefused(s *simulation, id string) string {
 }
 
 func cancelInVain(s *simulation, id string) string {
-	if len(s.all(id, history.Effect)) == 0 {
+	if len(s.all(id, history.Effect)) == 0 || len(s.all(id, history.Publish)) > 1 {
 		return ""
 	}
 	s.note(id, history.Cancel)
@@ -191,4 +200,110 @@ func quarantine(s *simulation, id string) string {
 	}
 	s.leave("delaybridge.quarantine", id, "")
 	return "wrong"
+}
+
+func deliverCancelled(s *simulation, id string) string {
+	if len(s.all(id, history.Cancelled, history.Tombstoned)) == 0 || len(s.all(id, history.Publish)) > 1 ||
+		len(s.all(id, history.Received)) > 0 || s.tooSoon(id) {
+		return ""
+	}
+	s.note(id, history.Received).Intact = true
+	return "wrong"
+}
+
+// tooSoon says whether something was changed before it was published.
+func (s *simulation) tooSoon(id string) bool {
+	answers := s.all(id, history.Published, history.Unknown)
+	return len(answers) == 0 || s.events[s.changes(id)[0]].At <= s.events[answers[0]].At
+}
+
+// moved returns the delivery, and the new due time, of an order that was rescheduled
+// once, for certain, and received.
+func (s *simulation) moved(id string) (received *history.Event, answer history.Event) {
+	calls, answers, deliveries := s.changes(id), s.all(id, history.Rescheduled, history.Noted), s.all(id, history.Received)
+	if len(calls) != 1 || len(answers) != 1 || len(deliveries) == 0 {
+		return nil, history.Event{}
+	}
+	return &s.events[deliveries[0]], s.events[answers[0]]
+}
+
+func deliverMoved(s *simulation, id string) string {
+	received, answer := s.moved(id)
+	if received == nil || 1000*answer.Due-1 <= answer.At {
+		return ""
+	}
+	received.At, received.Due = 1000*answer.Due-1, 0
+	return "early"
+}
+
+func deliverOld(s *simulation, id string) string {
+	received, answer := s.moved(id)
+	if received == nil || answer.Kind != history.Rescheduled {
+		return ""
+	}
+	received.Due = answer.Due - 1
+	return "wrong"
+}
+
+func sayDelivered(s *simulation, id string) string {
+	if len(s.all(id, history.Received)) > 0 || len(s.all(id, history.Cancelled, history.Tombstoned)) == 0 {
+		return ""
+	}
+	s.note(id, history.Cancel)
+	s.note(id, history.CancelLate)
+	return "wrong"
+}
+
+func dropIt(s *simulation, id string) string {
+	detail, call := history.DroppedCancelled, history.Cancel
+	if s.chance() {
+		detail, call = history.DroppedRescheduled, history.Reschedule
+	}
+	if len(s.all(id, call)) > 0 {
+		return ""
+	}
+	s.note(id, history.Dropped).Detail = detail
+	return "wrong"
+}
+
+func skipAttempt(s *simulation, id string) string {
+	received := s.all(id, history.Received)
+	if len(received) == 0 {
+		return ""
+	}
+	s.events[received[len(received)-1]].Attempt += 7
+	return "wrong"
+}
+
+func retryEarly(s *simulation, id string) string {
+	failed := s.all(id, history.Failed)
+	for _, i := range s.all(id, history.Received) {
+		e := &s.events[i]
+		if e.Attempt != 1 || len(failed) != 1 {
+			continue
+		}
+		if f := s.events[failed[0]]; f.NotBefore > f.At {
+			e.At = f.NotBefore - 1
+			return "early"
+		}
+	}
+	return ""
+}
+
+func loseRejected(s *simulation, id string) string {
+	if len(s.all(id, history.Rejected)) == 0 {
+		return ""
+	}
+	s.final.Leftover = slices.DeleteFunc(s.final.Leftover, func(l history.Left) bool { return l.Order == id })
+	return "lost"
+}
+
+func otherReason(s *simulation, id string) string {
+	for i := range s.final.Leftover {
+		if l := &s.final.Leftover[i]; l.Order == id {
+			l.Reason = "something else"
+			return "wrong"
+		}
+	}
+	return ""
 }

@@ -1,5 +1,7 @@
 package history
 
+import "math"
+
 // record is all that is known of one order.
 type record struct {
 	id     string
@@ -14,9 +16,10 @@ type record struct {
 	firstPay     int64 // call, Unix microseconds; 0 if nobody tried to pay
 	accepted     bool  // a payment
 	payRefused   []Event
-	firstCancel  int64 // call, Unix microseconds
-	cancelled    bool
-	cancels      int // calls that did not come too late, for all that is known
+	changes      []change
+	dropped      []Event
+	failed       []Event
+	rejected     []Event
 
 	known bool // to the order store
 	state OrderState
@@ -27,6 +30,8 @@ type record struct {
 type attempt struct {
 	who       string
 	at        int64 // Unix microseconds
+	answered  int64 // Unix microseconds; 0 if it was not
+	ahead     int64 // microseconds
 	notBefore int64 // Unix microseconds
 	outcome   Kind  // Unknown while there is no answer
 	due       int64 // Unix milliseconds, 0 if unknown
@@ -41,7 +46,7 @@ func (r *record) add(e Event) {
 			r.placed, r.act = true, e.Act
 		}
 	case Publish:
-		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, outcome: Unknown})
+		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: Unknown})
 	case Published, Unknown, Refused:
 		r.answer(e)
 	case Received:
@@ -58,16 +63,19 @@ func (r *record) add(e Event) {
 		r.accepted = true
 	case PayRefused:
 		r.payRefused = append(r.payRefused, e)
-	case Cancel:
-		if r.firstCancel == 0 {
-			r.firstCancel = e.At
-		}
-		r.cancels++
-	case Cancelled:
-		r.cancelled = true
-	case CancelLate:
-		r.cancels--
-	case PayUnknown, CancelUnknown, Fault, Mended:
+	case Cancel, Reschedule:
+		r.changes = append(r.changes, change{who: e.Who, call: e.Kind, at: e.At, notBefore: e.NotBefore})
+	case Cancelled, Tombstoned, CancelLate, CancelRefused:
+		r.answerChange(Cancel, e)
+	case Rescheduled, Noted, RescheduleLate, RescheduleCancelled, RescheduleRefused:
+		r.answerChange(Reschedule, e)
+	case Dropped:
+		r.dropped = append(r.dropped, e)
+	case Failed:
+		r.failed = append(r.failed, e)
+	case Rejected:
+		r.rejected = append(r.rejected, e)
+	case PayUnknown, CancelUnknown, RescheduleUnknown, Fault, Mended:
 	}
 }
 
@@ -76,12 +84,12 @@ func (r *record) add(e Event) {
 func (r *record) answer(e Event) {
 	for i := len(r.attempts) - 1; i >= 0; i-- {
 		if a := &r.attempts[i]; a.who == e.Who {
-			a.outcome, a.due = e.Kind, e.Due
+			a.outcome, a.due, a.answered = e.Kind, e.Due, e.At
 			return
 		}
 	}
 	// An answer without a call restricts nothing.
-	r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, outcome: e.Kind, due: e.Due})
+	r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, answered: e.At, outcome: e.Kind, due: e.Due})
 }
 
 // candidates returns the attempts that a delivery at the instant at can stem
@@ -106,12 +114,18 @@ func (r *record) published() bool {
 	return false
 }
 
-// mayBeCancelled says whether the message may rightly never come.
-func (r *record) mayBeCancelled() bool { return r.cancels > 0 }
-
 // receivedBy says whether the order's message had been received by the instant at.
 func (r *record) receivedBy(at int64) bool {
 	return len(r.received) > 0 && r.received[0].At <= at
+}
+
+// duplicates counts the deliveries beyond the first one of each attempt.
+func (r *record) duplicates() int {
+	attempts := map[int]bool{}
+	for _, e := range r.received {
+		attempts[e.Attempt] = true
+	}
+	return len(r.received) - len(attempts)
 }
 
 // lateness returns by how many microseconds the first delivery came after due.
@@ -120,6 +134,12 @@ func (r *record) lateness() (late int64, ok bool) {
 		return 0, false
 	}
 	first := r.received[0]
+	switch last := r.last(); {
+	case last != nil && last.outcome == Rescheduled && !r.mayBeMoved(last):
+		return first.At - 1000*last.due, true
+	case r.mayHave(Reschedule, math.MaxInt64):
+		return 0, false // it need not come before its old time, or nobody knows
+	}
 	var receipt, notBefore int64
 	for _, a := range r.candidates(first.At) {
 		if a.due > 0 && (receipt == 0 || a.due < receipt) {

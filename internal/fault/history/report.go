@@ -39,7 +39,7 @@ type Counts struct {
 	Orders     int // placed
 	Received   int // orders of which a message was received whose due time is known
 	Faults     int // injected
-	Duplicates int // deliveries beyond an order's first
+	Duplicates int // deliveries beyond the first one of an attempt to handle the message
 
 	// Violations by kind.
 	Lost, Early, Double, Wrong int

@@ -16,10 +16,10 @@ func (r *record) lost() (why []string) {
 		for _, l := range r.left {
 			why = append(why, "lies in "+l.String())
 		}
-	case len(r.received) > 0 && len(r.effects) == 0 && r.state.State == StatePending:
+	case len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending:
 		why = append(why, "received, never an effect, and the order is still pending")
 	}
-	return why
+	return append(why, r.lostRejected()...)
 }
 
 // early objects to each delivery before the instants that were asked for,
@@ -32,18 +32,42 @@ func (r *record) early() (why []string) {
 			}
 		}
 		object(1000*e.Due, "the due time that it carries")
-		attempts := r.candidates(e.At)
-		if len(attempts) == 0 {
+		moved := r.earliest(e.At)
+		if r.last() != nil {
+			object(moved, "the due time that rescheduling returned")
 			continue
 		}
-		notBefore, due := attempts[0].notBefore, attempts[0].due
-		for _, a := range attempts {
-			notBefore, due = min(notBefore, a.notBefore), min(due, a.due) // 0 if one returned none
-		}
-		object(notBefore, "any attempt asked for")
-		object(1000*due, "the due time that publish returned")
+		notBefore, due := r.promised(e.At)
+		object(min(notBefore, moved), "any attempt asked for")
+		object(min(due, moved), "the due time that publish returned")
 	}
-	return why
+	return append(why, r.retriedEarly()...)
+}
+
+// promised returns the first instants, in Unix microseconds, that the attempts from
+// which a delivery at the instant at can stem have asked for, and that publish has
+// returned; 0 if there is none.
+func (r *record) promised(at int64) (notBefore, due int64) {
+	attempts := r.candidates(at)
+	if len(attempts) == 0 {
+		return 0, 0
+	}
+	notBefore, due = attempts[0].notBefore, 1000*attempts[0].due
+	for _, a := range attempts {
+		notBefore, due = min(notBefore, a.notBefore), min(due, 1000*a.due) // 0 if one returned none
+	}
+	return notBefore, due
+}
+
+// bound returns the first instant, in Unix microseconds, at which the message may be
+// delivered, for all that was asked for by the instant at.
+func (r *record) bound(at int64) int64 {
+	moved := r.earliest(at)
+	if r.last() != nil {
+		return moved
+	}
+	notBefore, due := r.promised(at)
+	return min(max(notBefore, due), moved)
 }
 
 // double objects to an order that was closed more than once.
@@ -65,7 +89,7 @@ func (r *record) double() (why []string) {
 
 // wrong objects to whatever contradicts itself.
 func (r *record) wrong() (why []string) {
-	for _, rule := range []func() []string{r.wrongMessage, r.wrongState, r.wrongStock, r.wrongOrder, r.wrongCancel} {
+	for _, rule := range []func() []string{r.wrongMessage, r.wrongState, r.wrongStock, r.wrongOrder, r.wrongCancel, r.wrongChange, r.wrongAttempts} {
 		why = append(why, rule()...)
 	}
 	return why
@@ -86,7 +110,7 @@ func (r *record) wrongMessage() (why []string) {
 		}
 	}
 	for _, l := range r.left {
-		if l.quarantined() {
+		if l.quarantined() && !r.belongs(l) {
 			why = append(why, "lies in "+l.String())
 		}
 	}
@@ -178,32 +202,6 @@ func (r *record) wrongOrder() (why []string) {
 	}
 	if r.state.State == StatePaid && r.firstPay == 0 {
 		why = append(why, "paid, though nobody tried to pay")
-	}
-	return why
-}
-
-// wrongCancel objects to an effect after the answer that there would be none,
-// unless it can stem from an attempt that was not begun before the call.
-func (r *record) wrongCancel() (why []string) {
-	if !r.cancelled {
-		return nil
-	}
-	again := func(until int64) bool {
-		for _, a := range r.candidates(until) {
-			if a.at >= r.firstCancel {
-				return true
-			}
-		}
-		return false
-	}
-	for _, e := range r.effects {
-		if !again(e.At) {
-			why = append(why, fmt.Sprintf("cancelled, but %s's effect was %q", e.Who, e.Detail))
-		}
-	}
-	last := r.events[len(r.events)-1].At
-	if len(why) == 0 && (r.state.State == StateClosed || r.state.Closings > 0) && !again(last) {
-		why = append(why, "cancelled, but closed")
 	}
 	return why
 }

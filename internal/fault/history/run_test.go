@@ -80,6 +80,60 @@ func (r *run) deliver(at int64, who, effect string) {
 	r.add(at+200, who, history.Acknowledged)
 }
 
+// cancel adds a call of cancel whose outcome comes 100 microseconds later; none if "".
+func (r *run) cancel(at int64, outcome history.Kind) *history.Event {
+	e := r.add(at, customer, history.Cancel)
+	if outcome != "" {
+		e = r.add(at+100, customer, outcome)
+	}
+	return e
+}
+
+// reschedule adds a call of reschedule likewise. The due time is in milliseconds.
+func (r *run) reschedule(at, due int64, outcome history.Kind) *history.Event {
+	e := r.add(at, customer, history.Reschedule)
+	e.NotBefore = 1000 * due
+	if outcome != "" {
+		e = r.add(at+100, customer, outcome)
+	}
+	if outcome == history.Rescheduled || outcome == history.Noted {
+		e.Due = due
+	}
+	return e
+}
+
+// movedOrder is a run with one order that is rescheduled in time, to come later.
+func movedOrder() *run {
+	r := closedOrder()
+	r.reschedule(2_000_000, due+5000, history.Rescheduled)
+	r.drop(history.Received, history.Effect, history.Acknowledged)
+	r.deliver(1000*(due+5000)+2000, consumer, history.EffectClosed)
+	r.change(history.Received, func(e *history.Event) { e.Due = due + 5000 })
+	return r
+}
+
+// retriedOrder is a run with one order whose handler fails once, and says when to
+// try again.
+func retriedOrder() *run {
+	r := closedOrder()
+	r.drop(history.Effect, history.Acknowledged)
+	r.add(31_003_000, consumer, history.Failed).NotBefore = 32_000_000
+	r.deliver(32_001_000, other, history.EffectClosed)
+	e := &r.events[len(r.events)-3]
+	e.Attempt, e.Due = 1, 32_000
+	return r
+}
+
+// rejectedOrder is a run with one order whose handler rejects the message.
+func rejectedOrder() *run {
+	r := closedOrder()
+	r.drop(history.Effect, history.Acknowledged)
+	r.add(31_003_000, consumer, history.Rejected).Detail = "spoilt"
+	r.leave("delaybridge.quarantine", order, "it is spoilt")
+	r.state(history.StatePending, 0)
+	return r
+}
+
 func (r *run) change(kind history.Kind, how func(*history.Event)) {
 	for i := range r.events {
 		if r.events[i].Kind == kind {

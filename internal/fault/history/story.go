@@ -133,6 +133,15 @@ func (e *Event) about(start int64) string {
 	if e.Kind == Received && !e.Intact {
 		parts = append(parts, "NOT INTACT")
 	}
+	if e.Since > 0 {
+		parts = append(parts, "since "+offset(1000*e.Since-start))
+	}
+	if e.Ahead >= time.Second.Microseconds() {
+		parts = append(parts, "by a clock that is ahead by "+micros(e.Ahead).String())
+	}
+	if e.Attempt > 0 {
+		parts = append(parts, fmt.Sprintf("attempt %d", e.Attempt+1))
+	}
 	if e.Detail != "" {
 		parts = append(parts, e.Detail)
 	}

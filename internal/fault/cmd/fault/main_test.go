@@ -20,6 +20,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-bogus"}, exitUsage, "-bogus"},
 		{[]string{"ten", "minutes"}, exitUsage, `"ten"`},
 		{[]string{"-only", "redis kill"}, exitUsage, "-list names them"},
+		{[]string{"-store", "oracle"}, exitUsage, "use one of sqlite, postgres, mysql"},
 		{[]string{"-check", "no/such/folder"}, exitFailed, "no/such/folder"},
 		{[]string{"-list"}, 0, ""},
 	} {

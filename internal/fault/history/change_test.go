@@ -1,0 +1,267 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// never has the message never come.
+func never(r *run) {
+	r.drop(history.Received, history.Effect, history.Acknowledged)
+	r.state(history.StatePending, 0)
+}
+
+// received changes the delivery.
+func received(r *run, at, due int64) {
+	r.change(history.Received, func(e *history.Event) { e.At, e.Due = at, due })
+}
+
+const late = due + 5000 // when a moved order is due
+
+func TestGoodChanges(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from   func() *run
+		change func(*run)
+	}{
+		"rescheduled":        {movedOrder, func(*run) {}},
+		"tried again":        {retriedOrder, func(*run) {}},
+		"rejected":           {rejectedOrder, func(*run) {}},
+		"at the microsecond": {movedOrder, func(r *run) { received(r, 1000*late, late) }},
+		"earlier": {closedOrder, func(r *run) {
+			r.reschedule(2_000_000, 3000, history.Rescheduled)
+			received(r, 3_000_000, 3000)
+		}},
+		"to an instant that has passed": {closedOrder, func(r *run) {
+			r.reschedule(2_000_000, 1999, history.Rescheduled)
+			received(r, 2_000_050, 1999)
+		}},
+		"twice": {movedOrder, func(r *run) {
+			r.reschedule(3_000_000, 4000, history.Rescheduled)
+			received(r, 4_000_000, 4000)
+		}},
+		"the old copy is dropped": {movedOrder, func(r *run) {
+			r.add(1000*due+5, other, history.Dropped).Detail = history.DroppedRescheduled
+		}},
+		"without an answer, and it happened, earlier": {closedOrder, func(r *run) {
+			r.reschedule(2_000_000, 3000, history.RescheduleUnknown)
+			received(r, 3_000_000, 3000)
+		}},
+		"without an answer, and it did not happen": {closedOrder, func(r *run) { r.reschedule(2_000_000, late, "") }},
+		"without an answer, and it happened after the next one": {movedOrder, func(r *run) {
+			r.reschedule(1_900_000, 3000, "")
+			received(r, 3_000_000, 3000)
+		}},
+		"a definite no": {closedOrder, func(r *run) { r.reschedule(2_000_000, 3000, history.RescheduleRefused) }},
+		"nothing known, to later": {closedOrder, func(r *run) {
+			r.reschedule(2_000_000, late, history.Noted)
+			r.drop(history.Received, history.Effect, history.Acknowledged)
+			r.deliver(1000*late, consumer, history.EffectClosed)
+		}},
+		"nothing known, to earlier, and it comes at its old time": {closedOrder, func(r *run) {
+			r.reschedule(2_000_000, 3000, history.Noted)
+		}},
+		"nothing known, since it was not published yet": {closedOrder, func(r *run) {
+			r.reschedule(500_000, late, history.Noted)
+		}},
+		"nothing known, by a clock that is ahead": {closedOrder, func(r *run) {
+			r.change(history.Publish, func(e *history.Event) { e.Ahead = 60_000_000 })
+			r.reschedule(2_000_000, late, history.Noted)
+		}},
+		"one of two messages": {closedOrder, func(r *run) {
+			r.attempt(1_100_000, asked+5, history.Unknown, 0)
+			r.reschedule(2_000_000, late, history.Rescheduled)
+		}},
+		"too late": {closedOrder, func(r *run) {
+			r.reschedule(31_002_500, late, history.RescheduleLate).Since = 31_002
+		}},
+		"too late, and the handler comes after it": {closedOrder, func(r *run) {
+			r.cancel(31_001_500, history.CancelLate).Since = due
+		}},
+		"cancelled before": {closedOrder, func(r *run) {
+			never(r)
+			r.cancel(2_000_000, "")
+			r.reschedule(3_000_000, late, history.RescheduleCancelled)
+		}},
+		"cancelled twice": {closedOrder, func(r *run) {
+			never(r)
+			r.cancel(2_000_000, history.Cancelled)
+			r.cancel(3_000_000, history.Cancelled)
+		}},
+		"a tombstone": {closedOrder, func(r *run) {
+			never(r)
+			r.cancel(2_000_000, history.Tombstoned)
+			r.add(1000*due+5, other, history.Dropped).Detail = history.DroppedCancelled
+		}},
+		"a tombstone of what was not published yet": {closedOrder, func(r *run) { r.cancel(500_000, history.Tombstoned) }},
+		"no to cancelling":                          {closedOrder, func(r *run) { r.cancel(2_000_000, history.CancelRefused) }},
+		"failed twice in consumers that were killed": {retriedOrder, func(r *run) {
+			r.add(31_900_000, other, history.Received).Intact = true
+			r.add(31_950_000, other, history.Failed).NotBefore = 33_000_000
+		}},
+		"in quarantine twice": {rejectedOrder, func(r *run) { r.leave("delaybridge.quarantine", order, "spoilt") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := c.from()
+			c.change(r)
+			r.check(t)
+		})
+	}
+}
+
+func TestBadChanges(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from   func() *run
+		damage func(*run)
+		want   []string
+		why    string // a part of what is said
+	}{
+		"early: by a microsecond before the new time": {
+			movedOrder, func(r *run) { received(r, 1000*late-1, 0) }, []string{early}, "1µs before the due time that rescheduling returned",
+		},
+		"early: before the time that was noted": {
+			closedOrder, func(r *run) {
+				r.reschedule(2_000_000, late, history.Noted)
+				received(r, 31_002_000, 0)
+			}, []string{early}, "before the due time that rescheduling returned",
+		},
+		"early: before the earlier time": {
+			closedOrder, func(r *run) {
+				r.reschedule(2_000_000, 3000, history.Rescheduled)
+				received(r, 2_999_999, 0)
+			}, []string{early}, "1µs before the due time that rescheduling returned",
+		},
+		"early: a reschedule without an answer, which had not begun": {
+			closedOrder, func(r *run) {
+				received(r, 3_000_000, 0)
+				r.reschedule(3_000_001, 3000, history.RescheduleUnknown)
+			}, []string{early}, "before any attempt asked for",
+		},
+		"early: a reschedule without an answer does not ask for that": {
+			closedOrder, func(r *run) {
+				r.reschedule(2_000_000, 3000, history.RescheduleUnknown)
+				received(r, 2_999_999, 0)
+			}, []string{early}, "1µs before any attempt asked for",
+		},
+		"early: a reschedule that was refused": {
+			closedOrder, func(r *run) {
+				r.reschedule(2_000_000, 3000, history.RescheduleRefused)
+				received(r, 3_000_000, 0)
+			}, []string{early}, "before any attempt asked for",
+		},
+		"early: the first of two reschedules": {
+			movedOrder, func(r *run) {
+				r.reschedule(1_500_000, 3000, history.Rescheduled)
+				received(r, 3_000_000, 0)
+			}, []string{early}, "before the due time that rescheduling returned",
+		},
+		"early: tried again too soon": {
+			retriedOrder, func(r *run) {
+				r.change(history.Received, func(e *history.Event) {
+					if e.Attempt == 1 {
+						e.At, e.Due = 31_999_999, 0
+					}
+				})
+			}, []string{early}, "1µs before the handler wanted it",
+		},
+		"lost: rescheduled, never received": {
+			movedOrder, never, []string{lost}, "never received",
+		},
+		"lost: rejected, and nowhere": {
+			rejectedOrder, func(r *run) { r.final.Leftover = nil }, []string{lost}, "not in quarantine",
+		},
+		"lost: to cancel was refused": {
+			closedOrder, func(r *run) {
+				never(r)
+				r.cancel(2_000_000, history.CancelRefused)
+			}, []string{lost}, "never received",
+		},
+		"wrong: rescheduled, and it came at its old time too": {
+			movedOrder, func(r *run) {
+				e := r.add(1000*late+50, other, history.Received)
+				e.Intact, e.Due = true, due
+			}, []string{wrong}, "another due time than the new one",
+		},
+		"wrong: rescheduled after it was received": {
+			closedOrder, func(r *run) { r.reschedule(31_003_000, 31_001, history.Rescheduled) }, []string{wrong}, "rescheduled, though consumer-1/1 had received it",
+		},
+		"wrong: unknown after it was received": {
+			closedOrder, func(r *run) { r.reschedule(31_003_000, 31_001, history.Noted) }, []string{wrong}, "noted, though consumer-1/1 had received it",
+		},
+		"wrong: too late before it was due": {
+			closedOrder, func(r *run) { r.cancel(2_000_000, history.CancelLate) }, []string{wrong}, "before it could be",
+		},
+		"wrong: too late before the new time": {
+			movedOrder, func(r *run) { r.reschedule(32_000_000, 60_000, history.RescheduleLate) }, []string{wrong}, "before it could be",
+		},
+		"wrong: too late, and the outcome of publish unknown": {
+			closedOrder, func(r *run) {
+				never(r)
+				r.drop(history.Published)
+				r.cancel(32_000_000, history.CancelLate)
+			}, []string{wrong}, "never received",
+		},
+		"wrong: delivered later than it was received": {
+			closedOrder, func(r *run) { r.cancel(31_004_000, history.CancelLate).Since = 31_003 }, []string{wrong}, "received before it was delivered",
+		},
+		"wrong: cancelled before, by nobody": {
+			closedOrder, func(r *run) { r.reschedule(2_000_000, late, history.RescheduleCancelled) }, []string{wrong}, "nobody had cancelled it",
+		},
+		"wrong: cancelled, and received without effect": {
+			closedOrder, func(r *run) {
+				r.drop(history.Effect, history.Acknowledged)
+				r.state(history.StatePending, 0)
+				r.cancel(2_000_000, history.Cancelled)
+			}, []string{wrong}, "cancelled, but received",
+		},
+		"wrong: a tombstone, and received": {
+			closedOrder, func(r *run) { r.cancel(2_000_000, history.Tombstoned) }, []string{wrong}, "to be dropped, but received",
+		},
+		"wrong: dropped, and nobody cancelled it": {
+			closedOrder, func(r *run) {
+				r.reschedule(2_000_000, 31_001, history.Rescheduled)
+				r.add(31_001_500, other, history.Dropped).Detail = history.DroppedCancelled
+			}, []string{wrong}, "dropped it as cancelled, which it was not",
+		},
+		"wrong: dropped before anybody rescheduled it": {
+			movedOrder, func(r *run) {
+				r.add(1_999_999, other, history.Dropped).Detail = history.DroppedRescheduled
+			}, []string{wrong}, "dropped it as rescheduled, which it was not",
+		},
+		"wrong: the third attempt after the first": {
+			retriedOrder, func(r *run) {
+				r.change(history.Received, func(e *history.Event) { e.Attempt *= 2 })
+			}, []string{wrong}, "attempt 3, and none before that has failed",
+		},
+		"wrong: a second attempt, and none has failed": {
+			retriedOrder, func(r *run) { r.drop(history.Failed) }, []string{wrong}, "none before that has failed",
+		},
+		"wrong: rejected and closed": {
+			rejectedOrder, func(r *run) {
+				r.deliver(31_005_000, other, history.EffectClosed)
+				r.state(history.StateClosed, 1)
+			}, []string{wrong}, "rejected, and had an effect",
+		},
+		"wrong: in quarantine for another reason": {
+			rejectedOrder, func(r *run) { r.final.Leftover[0].Reason = "what" }, []string{wrong}, "lies in delaybridge.quarantine (what)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := c.from()
+			c.damage(r)
+			report := r.check(t, c.want...)
+			var all []string
+			for _, v := range report.Violations {
+				all = append(all, v.String())
+			}
+			if said := strings.Join(all, "\n"); !strings.Contains(said, c.why) {
+				t.Errorf("said %s; want %q in it", said, c.why)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// changeTries is how often a customer asks for the same change who gets no answer.
+const changeTries = 6
+
+// changeMind cancels and reschedules the order's message as planned, one after the
+// other.
+func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed time.Time) {
+	for _, planned := range o.changes {
+		if planned.does == "" {
+			return
+		}
+		pause(ctx, time.Until(placed.Add(planned.in)))
+		instant := time.UnixMicro(history.Now()).Add(planned.to).Truncate(time.Millisecond)
+		wait := 100 * time.Millisecond
+		for range changeTries {
+			if ctx.Err() != nil || c.change(ctx, o.ID, &planned, instant) {
+				break
+			}
+			pause(ctx, wait)
+			wait = min(2*wait, time.Second)
+		}
+	}
+}
+
+// change asks for a change once, and says whether it has an answer.
+func (c *customers) change(ctx context.Context, id string, planned *change, instant time.Time) bool {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	call := history.Event{At: history.Now(), Kind: history.Cancel, Order: id}
+	when := message.At(instant)
+	if planned.does == reschedules {
+		call.Kind, call.NotBefore, call.Detail = history.Reschedule, instant.UnixMicro(), "at an instant"
+		if !planned.instant {
+			when = message.After(planned.to)
+			call.NotBefore, call.Detail = call.At+planned.to.Microseconds(), planned.to.String()
+		}
+	}
+	c.note(call)
+	var answer redisbridge.Change
+	var err error
+	if planned.does == cancels {
+		answer, err = c.park.Cancel(ctx, id)
+	} else {
+		answer, err = c.park.Reschedule(ctx, id, when)
+	}
+	e := history.Event{Order: id, Kind: kindOf(planned.does, answer.Outcome, err)}
+	switch e.Kind {
+	case history.Rescheduled, history.Noted:
+		e.Due = answer.Due.UnixMilli()
+	case history.CancelLate, history.RescheduleLate:
+		e.Since = answer.At.UnixMilli()
+	default:
+	}
+	if err != nil {
+		e.Detail = err.Error()
+	} else {
+		e.Detail = fmt.Sprintf("%s, at %s", answer.Outcome, answer.At.UTC().Format("15:04:05.000"))
+	}
+	c.note(e)
+	return err == nil
+}
+
+// kindOf returns what an answer is in the history.
+func kindOf(does changing, outcome redisbridge.Outcome, err error) history.Kind {
+	kinds := map[redisbridge.Outcome]history.Kind{
+		redisbridge.Done: history.Rescheduled, redisbridge.Unknown: history.Noted,
+		redisbridge.WasDelivered: history.RescheduleLate, redisbridge.WasCancelled: history.RescheduleCancelled,
+	}
+	unknown, refused := history.RescheduleUnknown, history.RescheduleRefused
+	if does == cancels {
+		kinds = map[redisbridge.Outcome]history.Kind{
+			redisbridge.Done: history.Cancelled, redisbridge.Unknown: history.Tombstoned,
+			redisbridge.WasDelivered: history.CancelLate, redisbridge.WasCancelled: history.Cancelled,
+		}
+		unknown, refused = history.CancelUnknown, history.CancelRefused
+	}
+	switch {
+	case errors.Is(err, redisbridge.ErrUnconfirmed):
+		return unknown
+	case err != nil:
+		return refused
+	}
+	return kinds[outcome]
+}
