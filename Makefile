@@ -31,16 +31,16 @@ down: ## Stop what up has started and remove its data
 
 .PHONY: test
 test: ## Run every test, against real servers
-	@$(DEVSERVERS) run -- $(GOTEST) ./...
+	@$(DEVSERVERS) run --databases -- $(GOTEST) ./...
 	@cd bench/compare && $(GOTEST) ./...
 
 .PHONY: test-integration
 test-integration: ## Run the tests of the packages that talk to servers, but not the fault run
-	@$(DEVSERVERS) run -- $(GOTEST) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
+	@$(DEVSERVERS) run --databases -- $(GOTEST) $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 		| awk '/internal\/servers/ && $$1 !~ /internal\/fault$$/ { print $$1 }')
 
 # CLUSTER_TESTS is what there is to test beside the servers themselves.
-CLUSTER_TESTS ?= ./redisbridge/... ./producer/... ./consumer/... ./topology/... ./cmd/...
+CLUSTER_TESTS ?= ./redisbridge/... ./producer/... ./consumer ./consumer/ledger/redis ./topology/... ./cmd/...
 
 .PHONY: test-clusters
 test-clusters: ## Run the tests on Redis Cluster, on Sentinel, and on RabbitMQ with one node of three down
@@ -68,8 +68,8 @@ bench-compare: ## Measure the bridge beside what else delays messages; JSON=FILE
 	@cd bench/compare && go run . $(if $(JSON),-json '$(abspath $(JSON))') $(ARGS)
 
 .PHONY: fault
-fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed'
-	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)')
+fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed' STORE=mysql
+	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)') $(if $(STORE),-store '$(STORE)')
 
 .PHONY: pause
 pause: ## Measure what it costs when every bridge stands still

@@ -11,6 +11,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 const (
@@ -208,7 +209,7 @@ func (s *scale) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 	err = step(1, func() error {
 		return each(costNumber, promoteHands, func(i int) error {
 			out, err := site.park.Cancel(ctx, longID(1+round, i))
-			if err == nil && !out {
+			if err == nil && out.Outcome != redisbridge.Done {
 				err = errors.New("a message that was parked cannot be cancelled")
 			}
 			return err
