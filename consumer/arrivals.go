@@ -36,6 +36,9 @@ func (s *session) report(o *Observation) {
 		Queue: s.config.Queue, Attempts: o.Attempts, Outcome: string(o.Outcome),
 		At: time.Now(), RetryAt: o.RetryAt, History: o.Message.Journey.History,
 	}
+	if o.Outcome == Delayed {
+		h.At = o.failed // before the retry can have come
+	}
 	if err := s.config.Arrivals.Handled(ctx, &o.Message, h); err != nil {
 		s.log.Warn("cannot note down how the handling of a message went", "id", o.Message.ID, "outcome", o.Outcome, "error", err)
 	}

@@ -106,6 +106,9 @@ func TestWhatBecameOfAMessageIsTold(t *testing.T) {
 			t.Fatalf("%s: told %+v, want two notes", id, got)
 		}
 		first, last := got[0], got[1]
+		if first.At.After(last.At) { // the retry was quicker than the note of it
+			first, last = last, first
+		}
 		if first.Queue != b.queue || first.Outcome != string(consumer.Delayed) || first.Attempts != 1 || first.RetryAt.Before(first.At) || len(first.History) != 1 {
 			t.Errorf("%s after the first attempt: told %+v", id, first)
 		}

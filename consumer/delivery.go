@@ -38,12 +38,13 @@ func (s *session) handle(d *amqp.Delivery) {
 			o.Outcome = Acknowledged
 			break
 		}
-		o.Message.Journey.Failed(s.config.Queue, time.Now(), o.Err)
+		o.failed = time.Now()
+		o.Message.Journey.Failed(s.config.Queue, o.failed, o.Err)
 		switch pause, again := s.pause(&o); {
 		case !again:
 			o.Outcome = s.quarantine(d, &o)
 		case s.config.Delayer != nil:
-			o.RetryAt = time.Now().Add(pause)
+			o.RetryAt = o.failed.Add(pause)
 			o.Outcome = s.delay(d, &o)
 		case !s.idle(pause) || !s.takeSlot():
 			o.Outcome = Returned

@@ -47,6 +47,8 @@ type Observation struct {
 	// RetryAt is when a Delayed message comes back, by this machine's clock; otherwise it
 	// is zero.
 	RetryAt time.Time
+
+	failed time.Time // the last attempt
 }
 
 func lateness(m *message.Message, now time.Time) time.Duration {

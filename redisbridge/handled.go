@@ -16,8 +16,9 @@ const maxLines = 5
 
 // Handled notes down how far a consumer is with a message that it was told to handle by
 // [Park.Arrive], for [Park.Look]: one note for each queue, and eight in all. It is kept
-// for ParkConfig.Remember, from its retry on where there is to be one. A message that is
-// not known, or not any more, is no error.
+// for ParkConfig.Remember, from its retry on where there is to be one. A note of a queue
+// gives way to a later one, in whatever order they come. A message that is not known, or
+// not any more, is no error.
 func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
 	if m.ID == "" {
 		return nil
@@ -35,7 +36,7 @@ func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handli
 		until = h.RetryAt
 	}
 	err = p.scripts.handled.Run(ctx, p.config.Client, []string{k.slot(slot), k.envelopes, k.kept},
-		m.ID, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), note, until.Add(p.config.Remember).UnixMilli()).Err()
+		m.ID, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(p.config.Remember).UnixMilli()).Err()
 	if err != nil {
 		return fmt.Errorf("note down the handling of message %s: %w", m.ID, classify(err))
 	}
@@ -46,12 +47,14 @@ func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handli
 // its path, and a line for each queue, the last one first.
 func handlings(notes string) (path message.Path, all []message.Handling) {
 	for line := range strings.Lines(notes) {
-		queue, note, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		queue, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if queue == "" {
+			path = message.Path(rest)
+			continue
+		}
+		_, note, _ := strings.Cut(rest, "\t")
 		var h message.Handling
-		switch {
-		case queue == "":
-			path = message.Path(note)
-		case json.Unmarshal([]byte(note), &h) == nil: // another release may write something else
+		if json.Unmarshal([]byte(note), &h) == nil { // another release may write something else
 			all = append(all, h)
 		}
 	}

@@ -147,8 +147,12 @@ func (b *bench) tellOfHandling(t *testing.T, m *message.Message) {
 			h.Attempts++
 		}
 	}
-	if err := b.park.Handled(t.Context(), m, failed); err != nil {
-		t.Fatal(err)
+	earlier := failed
+	earlier.At, earlier.Attempts = now.Add(-time.Second), 7
+	for _, h := range []message.Handling{failed, earlier} {
+		if err := b.park.Handled(t.Context(), m, h); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e := b.lookUp(t, "o-1")
 	if len(e.Handled) != 8 || e.State != redisbridge.StateDelivered || e.Path != message.PathLane("20s") {
