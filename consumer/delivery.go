@@ -80,7 +80,7 @@ func (s *session) settle(d *amqp.Delivery, o *Observation) {
 	if o.Outcome == Returned {
 		err = d.Nack(false, true)
 	} else {
-		err = d.Ack(false)
+		err = s.acknowledge(d)
 	}
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)
