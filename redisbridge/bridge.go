@@ -73,8 +73,7 @@ type Config struct {
 	// ShowEvery is how often, at most, one of the bridges renews what the management UI
 	// shows of Redis: how much is parked, and when the next message is due. That is the
 	// name of an empty queue, which goes with the bridge; it takes the configure
-	// permission for <prefix>.parked and what follows it, and without that nothing is
-	// shown. While nothing changes it looks once a minute. Defaults to DefaultShowEvery;
+	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes it looks once a minute. Defaults to DefaultShowEvery;
 	// ShowNever is never.
 	ShowEvery time.Duration
 	// Window is for how long after it was published an ID is remembered; see

@@ -33,16 +33,18 @@ const (
 type display struct {
 	b       *Bridge
 	turn    chan struct{} // who is alive has changed
+	stirred chan struct{} // something was parked that is due earlier than all else
 	ch      *amqp.Channel
 	name    string    // of the queue that is shown; empty is none
 	sight   sight     // the last one
 	away    time.Time // since when Redis has not answered
+	looked  time.Time // when, the last time
 	next    time.Time // when to look again
 	refused bool      // the user may not declare the queue
 	said    string    // the last fault that was logged
 }
 
-func newDisplay(b *Bridge) *display { return &display{b: b, turn: make(chan struct{}, 1)} }
+func newDisplay(b *Bridge) *display { return &display{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)} }
 
 // run shows until ctx ends. It never fails: nobody's message depends on it.
 func (d *display) run(ctx context.Context) error {
@@ -64,6 +66,10 @@ func (d *display) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-d.turn:
+		case <-d.stirred:
+			if soon := d.looked.Add(d.b.config.ShowEvery); soon.Before(d.next) {
+				d.next = soon
+			}
 		}
 		timer.Stop()
 	}
@@ -81,7 +87,8 @@ func (d *display) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.next = time.Now().Add(every)
+	d.looked = time.Now()
+	d.next = d.looked.Add(every)
 	switch {
 	case err == nil:
 		d.sight, d.away = seen(&g), time.Time{}
@@ -110,7 +117,7 @@ func (d *display) show(ctx context.Context) error {
 		}
 		d.ch = ch
 	}
-	name := d.sight.name(d.b.config.Topology.Parked(), d.away)
+	name := d.b.config.Topology.Shown(d.sight.text(d.away))
 	old := d.name
 	d.name = name
 	args := amqp.Table{
@@ -167,7 +174,7 @@ func (d *display) fail(ctx context.Context, err error) {
 	if d.said != err.Error() {
 		d.said = err.Error()
 		d.b.log.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
-			"remedy", "grant configure for '^"+d.b.config.Topology.Parked()+"', or run the bridge with --show-every 0")
+			"remedy", "grant configure for '^"+d.b.config.Topology.Prefix()+"\\..*', or run the bridge with --show-every 0")
 	}
 }
 
@@ -213,13 +220,13 @@ func (s sight) rest(now time.Time, every time.Duration) time.Duration {
 	return max(rest, every)
 }
 
-// name is what the list of queues shows: prefix.parked, and the figures in words.
-func (s sight) name(parked string, away time.Time) string {
-	figures := grouped(s.parked) + " in Redis"
+// text is what the list of queues shows.
+func (s sight) text(away time.Time) string {
+	figures := grouped(s.parked) + " parked in Redis"
 	if !away.IsZero() {
-		unknown := fmt.Sprintf("%s: unknown since %s, as Redis does not answer", parked, instantText(away))
+		unknown := fmt.Sprintf("unknown since %s how many are parked, as Redis does not answer", instantText(away))
 		if s.known {
-			unknown += " (" + figures + " before)"
+			unknown += "; before: " + figures
 		}
 		return unknown
 	}
@@ -231,7 +238,7 @@ func (s sight) name(parked string, away time.Time) string {
 	if !s.lateSince.IsZero() {
 		figures += ", late since " + instantText(s.lateSince)
 	}
-	return parked + ": " + figures
+	return figures
 }
 
 func instantText(at time.Time) string { return at.UTC().Format(time.RFC3339) }

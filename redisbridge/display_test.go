@@ -21,7 +21,7 @@ func (b *bench) shown(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	for _, q := range queues {
-		if text, ok := strings.CutPrefix(q.Name, b.topology.Parked()); ok {
+		if text, ok := strings.CutPrefix(q.Name, strings.TrimSuffix(b.topology.Shown(""), ")")); ok {
 			names = append(names, text)
 		}
 	}
@@ -60,7 +60,7 @@ func TestListOfQueuesSaysHowMuchIsParked(t *testing.T) {
 	first := b.parkOne(t, "first", message.After(time.Hour))
 	b.parkOne(t, "second", message.After(2*time.Hour))
 	stop := b.run(t, quickly)
-	b.awaitShown(t, ": 2 in Redis, next due "+rfc3339(first), "Z")
+	b.awaitShown(t, "2 parked in Redis, next due "+rfc3339(first), "Z)")
 
 	// What the bridges put in place, and what verify and delete go by, knows nothing of it.
 	management, err := topology.NewManagement(b.ManagementURL, b.VHost)
@@ -76,11 +76,11 @@ func TestListOfQueuesSaysHowMuchIsParked(t *testing.T) {
 	if err := store.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitShown(t, ": unknown since ", ", as Redis does not answer (2 in Redis before)")
+	b.awaitShown(t, "unknown since ", " how many are parked, as Redis does not answer; before: 2 parked in Redis, next due "+rfc3339(first)+")")
 	if err := store.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitShown(t, ": 2 in Redis, next due "+rfc3339(first), "Z")
+	b.awaitShown(t, "2 parked in Redis, next due "+rfc3339(first), "Z)")
 
 	stop()
 	b.awaitNothingShown(t)
@@ -92,7 +92,10 @@ func TestOneOfTheBridgesShows(t *testing.T) {
 	due := b.parkOne(t, "one", message.After(time.Hour))
 	stopOne := b.run(t, quickly)
 	stopTwo := b.run(t, quickly)
-	text := ": 1 in Redis, next due " + rfc3339(due)
+	text := "1 parked in Redis, next due " + rfc3339(due)
+	b.awaitShown(t, text, "")
+	sooner := b.parkOne(t, "two", message.After(30*time.Minute)) // long before anybody would look
+	text = "2 parked in Redis, next due " + rfc3339(sooner)
 	b.awaitShown(t, text, "")
 	stopOne()
 	b.awaitShown(t, text, "")
@@ -135,16 +138,16 @@ func TestWhatIsShown(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for want, g := range map[string]redisbridge.Glance{
-		"delaybridge.parked: 0 in Redis, nothing due": {Now: now},
-		"delaybridge.parked: 1,234,567 in Redis, next due 2026-11-22T12:30:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
+		"0 parked in Redis, nothing due": {Now: now},
+		"1,234,567 parked in Redis, next due 2026-11-22T12:30:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
 			{Parked: map[time.Duration]int{0: 1, time.Minute: 1_234_000}, NextDue: now.Add(time.Hour)},
 			{Parked: map[time.Duration]int{time.Minute: 566}, NextDue: now.Add(30 * time.Minute), OldestLate: now.Add(-time.Second)},
 		}},
-		"delaybridge.parked: 999 in Redis, nothing due, late since 2026-11-22T11:59:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
+		"999 parked in Redis, nothing due, late since 2026-11-22T11:59:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
 			{Parked: map[time.Duration]int{time.Second: 999}, OldestLate: now.Add(-time.Minute)},
 		}},
 	} {
-		if got := redisbridge.Shown("delaybridge.parked", g); got != want {
+		if got := redisbridge.Shown(g); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

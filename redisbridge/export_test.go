@@ -161,4 +161,4 @@ func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 }
 
 // Shown is what the list of queues says after a glance.
-func Shown(parked string, g Glance) string { return seen(&g).name(parked, time.Time{}) }
+func Shown(g Glance) string { return seen(&g).text(time.Time{}) }

@@ -11,6 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 func TestIdleBridgeIsQuiet(t *testing.T) {
@@ -19,7 +20,7 @@ func TestIdleBridgeIsQuiet(t *testing.T) {
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()
 	b := newBenchAt(t, short(), env)
-	b.run(t, nil)
+	b.run(t, func(c *redisbridge.Config) { c.ShowEvery = time.Second }) // which has then seen all there is
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		b.parkOne(t, id, message.After(time.Hour))
 	}

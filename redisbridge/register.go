@@ -116,6 +116,7 @@ func (b *Bridge) hear(event any) {
 	case message.Payload == wakeAll:
 		signal(b.register.rush)
 	default:
+		signal(b.display.stirred)
 		for _, s := range b.shards {
 			if s.keys.number == message.Payload {
 				signal(s.woken)

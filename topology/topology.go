@@ -193,9 +193,10 @@ func (t *Topology) Inbox() string { return t.name("inbox") }
 // nobody has bound.
 func (t *Topology) Unrouted() string { return t.name("unrouted") }
 
-// Parked begins the name of the queue by which a bridge shows how much is parked
-// (redisbridge.Config.ShowEvery). It is no part of what is described.
-func (t *Topology) Parked() string { return t.name("parked") }
+// Shown is the name of the queue by which a bridge shows a text in the management UI
+// (redisbridge.Config.ShowEvery), in front of all other queues of the topology, which it
+// is no part of.
+func (t *Topology) Shown(text string) string { return t.name("(" + text + ")") }
 
 // Quarantine is the queue, and the exchange before it, for messages that
 // cannot be processed.

@@ -1,11 +1,15 @@
 package ui_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +48,7 @@ func openBrowser(t *testing.T) *browser {
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, // root has none
 		chromedp.DisableGPU,
-		chromedp.WindowSize(1280, 900),
+		chromedp.WindowSize(1180, 1000),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("disable-component-update", true),
@@ -65,6 +69,14 @@ func openBrowser(t *testing.T) *browser {
 		t.Fatalf("Chromium does not start: %v", err)
 	}
 	return b
+}
+
+// in has the browser report to another test.
+func (b *browser) in(t *testing.T) *browser {
+	t.Helper()
+	other := *b
+	other.t = t
+	return &other
 }
 
 // do runs actions within the test's patience.
@@ -98,19 +110,53 @@ func (b *browser) signIn(management string) {
 	)
 }
 
-// open goes to a page of the UI, such as "queues" or "queues/%2F/billing", and
-// unfolds all of its sections.
-func (b *browser) open(path string) {
+// open goes to a page of the UI, such as "queues", whose heading begins so.
+func (b *browser) open(path, heading string) {
 	b.t.Helper()
-	// Away first: the same page again would not be rendered anew.
-	b.do("open "+path, chromedp.Navigate("about:blank"), chromedp.Navigate(b.base+"/#/"+path), chromedp.WaitVisible("#main h1"))
-	b.unfold()
+	b.run("location.hash = " + strconv.Quote("#/"+path))
+	b.shows(heading)
 }
 
-// unfold opens what is folded.
-func (b *browser) unfold() {
+// follow clicks on the first link that leads to such a page, and has such a text.
+func (b *browser) follow(path, text, heading string) {
 	b.t.Helper()
-	b.run(`document.querySelectorAll('#main .section-hidden > h2, #main .section-invisible > h2').forEach(h => h.click())`)
+	b.run(fmt.Sprintf(`[...document.querySelectorAll('#main a')].find(
+		a => a.getAttribute('href').startsWith(%q) && a.innerText.includes(%q)).click()`, "#/"+path, text))
+	b.shows(heading)
+}
+
+// unfold opens the sections whose heading begins so, where they are folded.
+func (b *browser) unfold(headings ...string) {
+	b.t.Helper()
+	for _, heading := range headings {
+		b.run(fmt.Sprintf(`document.querySelectorAll('#main h2').forEach(h => {
+			const body = h.nextElementSibling;
+			if (h.innerText.startsWith(%q) && body && getComputedStyle(body).display === 'none') h.click();
+		})`, heading))
+	}
+}
+
+// fetch has the page of a queue get messages and put them back, again and again until
+// what it shows of them matches.
+func (b *browser) fetch(most int, patterns ...string) {
+	b.t.Helper()
+	b.unfold("Get messages")
+	for deadline := time.Now().Add(patience); ; <-time.After(pollEvery) {
+		b.run(fmt.Sprintf(`{
+			const form = document.querySelector('form[action="#/queues/get"]');
+			document.querySelectorAll('.popup, [class^="form-popup"]').forEach(popup => popup.remove());
+			document.querySelector('#msg-wrapper').innerHTML = '';
+			form.querySelector('input[name="count"]').value = %d;
+			form.querySelector('input[type="submit"]').click();
+		}`, most))
+		b.awaitScript(`document.querySelector('#msg-wrapper').innerText !== '' || document.body.innerText.includes('Queue is empty')`)
+		shown := b.text()
+		if missing := unmatched(patterns, shown); len(missing) == 0 {
+			return
+		} else if time.Now().After(deadline) {
+			b.t.Fatalf("the messages do not show %q; the page says:\n%s", missing, shown)
+		}
+	}
 }
 
 // run evaluates a script for its effect.
@@ -134,37 +180,62 @@ func (b *browser) text() string {
 // shows waits until the page shows each of these texts. White space is one blank.
 func (b *browser) shows(texts ...string) {
 	b.t.Helper()
-	deadline := time.Now().Add(patience)
-	var missing []string
-	for {
+	patterns := make([]string, len(texts))
+	for i, text := range texts {
+		patterns[i] = regexp.QuoteMeta(text)
+	}
+	b.matches(patterns...)
+}
+
+// matches waits until each of these regular expressions matches what the page shows.
+func (b *browser) matches(patterns ...string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(pollEvery) {
 		shown := b.text()
-		missing = nil
-		for _, text := range texts {
-			if !strings.Contains(shown, text) {
-				missing = append(missing, fmt.Sprintf("%q", text))
-			}
-		}
+		missing := unmatched(patterns, shown)
 		if len(missing) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Errorf("the page does not show %s; it says:\n%s", strings.Join(missing, ", "), shown)
-			return
+			b.t.Fatalf("the page does not show %q; it says:\n%s", missing, shown)
 		}
-		time.Sleep(pollEvery) // between two looks
 	}
 }
 
-// screenshot writes the whole page to a file, where somebody asks for that.
-func (b *browser) screenshot(name string) {
+func unmatched(patterns []string, shown string) []string {
+	return slices.DeleteFunc(slices.Clone(patterns), func(pattern string) bool { return regexp.MustCompile(pattern).MatchString(shown) })
+}
+
+// awaitScript waits until a script is true.
+func (b *browser) awaitScript(script string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.tab, patience)
+	defer cancel()
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script))
+		if err != nil {
+			b.t.Fatalf("%s: %v\nthe page says:\n%s", script, err, b.text())
+		}
+		if is {
+			return
+		}
+		<-time.After(pollEvery)
+	}
+}
+
+// screenshot writes what is in the window to a file, where somebody asks for that. The
+// element that a script finds is at the top; without one that is the page's.
+func (b *browser) screenshot(name, top string) {
 	b.t.Helper()
 	dir := os.Getenv(screenshotsVariable)
 	if dir == "" {
 		return
 	}
+	// The UI's own head covers the top.
+	b.run("(" + cmp.Or(top, "document.body") + ").scrollIntoView(); window.scrollBy(0, -130)")
 	ctx, cancel := context.WithTimeout(b.tab, patience)
 	defer cancel()
-	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		b.t.Fatalf("take a screenshot: %v", err)
 	}
