@@ -44,7 +44,9 @@ type display struct {
 	said    string    // the last fault that was logged
 }
 
-func newDisplay(b *Bridge) *display { return &display{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)} }
+func newDisplay(b *Bridge) *display {
+	return &display{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
+}
 
 // run shows until ctx ends. It never fails: nobody's message depends on it.
 func (d *display) run(ctx context.Context) error {

@@ -117,11 +117,15 @@ func (b *browser) open(path, heading string) {
 	b.shows(heading)
 }
 
-// follow clicks on the first link that leads to such a page, and has such a text.
+// follow clicks on the first link to such a page, beside which there is such a text.
 func (b *browser) follow(path, text, heading string) {
 	b.t.Helper()
-	b.run(fmt.Sprintf(`[...document.querySelectorAll('#main a')].find(
-		a => a.getAttribute('href').startsWith(%q) && a.innerText.includes(%q)).click()`, "#/"+path, text))
+	b.awaitScript(fmt.Sprintf(`(() => {
+		const link = [...document.querySelectorAll('#main tr a')].find(
+			a => (a.getAttribute('href') || '').startsWith(%q) && a.closest('tr').innerText.includes(%q));
+		if (link) link.click();
+		return !!link;
+	})()`, "#/"+path, text))
 	b.shows(heading)
 }
 

@@ -51,15 +51,14 @@ func eachPage(b *browser) {
 	b.shows("delaybridge bridge host-1: promotes", "delaybridge bridge host-1: takes in", "delaybridge producer",
 		"consumer of billing", "consumer of billing, quarantine", "shop in another language")
 	b.screenshot("connections", "")
-	b.run(`[...document.querySelectorAll('#main tr')].find(r => r.innerText.includes('host-1: promotes')).querySelector('a').click()`)
-	b.shows("Client-provided name delaybridge bridge host-1: promotes")
+	b.follow("connections/", "host-1: promotes", "name delaybridge bridge host-1: promotes")
 	b.unfold("Client properties")
 	b.matches("information publishes what was parked in Redis into its lane, shortly before it is due",
 		`bridge host-1-\w{8}`, "prefix delaybridge", "shards 4", "product delaybridge", `version \S+`, `platform go1\.`)
 	b.screenshot("connection", heading("Client properties"))
 
 	b.open("channels", "Channels")
-	b.matches(`127\.0\.0\.1:\d+ \(1\)`, `1,?024`)
+	b.matches(`:\d+ \(1\)`, `1,?024`)
 
 	b.open("exchanges", "Exchanges")
 	b.shows("delaybridge.entry headers", "delaybridge.ready topic", "delaybridge.retry direct", "delaybridge.tier.30m fanout")
