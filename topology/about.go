@@ -66,5 +66,5 @@ func (t *Topology) aboutDue() string {
 }
 
 func (t *Topology) aboutDoor(queue string) string {
-	return fmt.Sprintf("The way into the queue of the same name, which keeps the routing key: %s", queue)
+	return "The way into queue " + queue + ", which leaves the routing key as it is."
 }

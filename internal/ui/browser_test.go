@@ -108,6 +108,7 @@ func (b *browser) signIn(management string) {
 		chromedp.Click(`#login input[type="submit"], form[action="#/login"] input[type="submit"]`),
 		chromedp.WaitVisible(`#menu`),
 	)
+	b.run("jQuery.fx.off = true") // what slides is neither there nor not
 }
 
 // open goes to a page of the UI, such as "queues", whose heading begins so.
