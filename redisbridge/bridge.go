@@ -73,7 +73,7 @@ type Config struct {
 	// ShowEvery is how often, at most, one of the bridges renews what the management UI
 	// shows of Redis: how much is parked, and when the next message is due. That is the
 	// name of an empty queue, which goes with the bridge; it takes the configure
-	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes it looks once a minute. Defaults to DefaultShowEvery;
+	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes it looks a sixth as often. Defaults to DefaultShowEvery;
 	// ShowNever is never.
 	ShowEvery time.Duration
 	// Window is for how long after it was published an ID is remembered; see
@@ -122,7 +122,7 @@ func New(c Config) (*Bridge, error) {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
 	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
-		faults = append(faults, errors.New("redisbridge: Config.ShowEvery must not be negative, but for ShowNever"))
+		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 {
 		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin and Window must not be negative"))

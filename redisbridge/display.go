@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// showIdle is how often the display looks while nothing changes.
-	showIdle = time.Minute
+	// showRest is how many times less often the display looks while nothing changes.
+	showRest = 6
 	// showLate is how late a message is that is worth mentioning.
 	showLate = 5 * time.Second
 	// showGone bounds what is said to the broker at the end.
@@ -54,7 +54,7 @@ func (d *display) run(ctx context.Context) error {
 		return nil
 	}
 	for ctx.Err() == nil && !d.refused {
-		wait := showIdle
+		wait := showRest * d.b.config.ShowEvery
 		if d.b.register.first() {
 			if !time.Now().Before(d.next) {
 				d.look(ctx)
@@ -172,7 +172,7 @@ func (d *display) fail(ctx context.Context, err error) {
 		return // the bridge before this one is not gone yet
 	}
 	d.refused = closed.Code == amqp.AccessRefused
-	d.next = time.Now().Add(max(showIdle, d.b.config.ShowEvery))
+	d.next = time.Now().Add(showRest * d.b.config.ShowEvery)
 	if d.said != err.Error() {
 		d.said = err.Error()
 		d.b.log.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
@@ -215,7 +215,7 @@ func seen(g *Glance) sight {
 
 // rest is how long nothing will change by itself.
 func (s sight) rest(now time.Time, every time.Duration) time.Duration {
-	rest := max(showIdle, every)
+	rest := showRest * every
 	if !s.next.IsZero() {
 		rest = min(rest, s.next.Sub(now)+time.Second)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 func TestIdleBridgeIsQuiet(t *testing.T) {
@@ -20,10 +19,10 @@ func TestIdleBridgeIsQuiet(t *testing.T) {
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()
 	b := newBenchAt(t, short(), env)
-	b.run(t, func(c *redisbridge.Config) { c.ShowEvery = time.Second }) // which has then seen all there is
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		b.parkOne(t, id, message.After(time.Hour))
 	}
+	b.run(t, nil)
 	watch := operator(servertest.Primaries(t, store.URL()))
 	commands := func() (n int64) {
 		for _, server := range watch {
