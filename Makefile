@@ -42,6 +42,10 @@ test-integration: ## Run the tests of the packages that talk to servers, but not
 # CLUSTER_TESTS is what there is to test beside the servers themselves.
 CLUSTER_TESTS ?= ./redisbridge/... ./producer/... ./consumer ./consumer/ledger/redis ./topology/... ./cmd/...
 
+.PHONY: screenshots
+screenshots: ## Write what the management UI shows under load to bin/screenshots
+	@DELAYBRIDGE_SCREENSHOTS="$$PWD/bin/screenshots" $(GOTEST) ./internal/ui
+
 .PHONY: test-clusters
 test-clusters: ## Run the tests on Redis Cluster, on Sentinel, and on RabbitMQ with one node of three down
 	@DELAYBRIDGE_REDIS_LAYOUT=cluster $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)

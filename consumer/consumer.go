@@ -157,8 +157,10 @@ type Consumer struct {
 func New(c Config) (*Consumer, error) {
 	c = c.withDefaults()
 	faults := c.faults()
-	connect := func(name string) *broker.Conn {
-		conn, err := broker.New(broker.Config{URL: c.URL, Name: name, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger})
+	connect := func(name, about string) *broker.Conn {
+		conn, err := broker.New(broker.Config{
+			URL: c.URL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+		})
 		if err != nil {
 			faults = append(faults, err)
 		}
@@ -167,13 +169,13 @@ func New(c Config) (*Consumer, error) {
 	if c.Ledger != nil && c.Handler != nil {
 		c.Handler = &once{c.Handler, c.Ledger, c.Queue, c.Logger.With("queue", c.Queue)}
 	}
-	consumer := &Consumer{config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName), ready: make(chan struct{})}
+	consumer := &Consumer{config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"), ready: make(chan struct{})}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	consumer.config.Handler = Chain(c.Handler, c.Middleware...)
-	consumer.publishing = connect(c.ConnectionName + ", quarantine")
+	consumer.publishing = connect(c.ConnectionName+", quarantine", "puts into quarantine what could not be handled")
 	return consumer, errors.Join(faults...)
 }
 

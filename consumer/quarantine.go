@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // What a quarantined message says of the handler's last error is cut to so many
@@ -30,7 +31,7 @@ func (s *session) quarantine(d *amqp.Delivery, o *Observation) Outcome {
 	}
 	out := broker.Outgoing{
 		Exchange: s.config.Topology.Quarantine(), RoutingKey: o.Message.RoutingKey, Mandatory: true,
-		Publishing: quarantined(d, o, time.Now()),
+		Publishing: quarantined(s.config.Topology, d, o, time.Now()),
 	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
@@ -67,9 +68,13 @@ func (s *session) publish(out broker.Outgoing) error {
 }
 
 // quarantined is the message as it came, and beside it what went wrong.
-func quarantined(d *amqp.Delivery, o *Observation, now time.Time) amqp.Publishing {
+func quarantined(t *topology.Topology, d *amqp.Delivery, o *Observation, now time.Time) amqp.Publishing {
 	m := message.FromDelivery(d)
-	p := m.Publishing(o.Message.Journey)
+	journey := o.Message.Journey
+	if journey.Path == "" {
+		journey.Published, journey.Due, journey.Path = throughTier(t, d.Headers)
+	}
+	p := m.Publishing(journey)
 	p.Headers[message.HeaderError] = cut(o.Err.Error(), MaxErrorBytes)
 	p.Headers[message.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
@@ -80,6 +85,21 @@ func quarantined(d *amqp.Delivery, o *Observation, now time.Time) amqp.Publishin
 		}
 	}
 	return p
+}
+
+// throughTier is the way of a message that only the broker has met, to the second: the
+// broker's own account of it does not go along into quarantine.
+func throughTier(t *topology.Topology, headers amqp.Table) (published, due time.Time, path message.Path) {
+	deaths, _ := headers["x-death"].([]any)
+	for _, entry := range deaths { // the latest comes first
+		death, _ := entry.(amqp.Table)
+		queue, _ := death["queue"].(string)
+		at, _ := death["time"].(time.Time)
+		if ttl, ok := t.TierOf(queue); ok && death["reason"] == "expired" && !at.IsZero() {
+			return at.Add(-ttl), at, message.PathTier(topology.TTLName(ttl))
+		}
+	}
+	return time.Time{}, time.Time{}, ""
 }
 
 // cut returns the beginning of text, of at most so many bytes.

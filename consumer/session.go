@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -86,16 +88,23 @@ func (s *session) open() error {
 // consume subscribes to the queue.
 func (s *session) consume() error {
 	prefetch := s.config.Prefetch
-	s.tag = "all at once"
+	how := "up to " + strconv.Itoa(s.config.Concurrency) + " at a time"
 	if s.wary {
-		prefetch, s.tag = 1, "one by one"
+		prefetch, how = 1, "one by one for now, since it was cut short"
 	}
+	s.tag = tag(s.config.ConnectionName, how)
 	if err := s.ch.Qos(prefetch, 0, false); err != nil {
 		return broker.Classify(err)
 	}
 	deliveries, err := s.ch.Consume(s.config.Queue, s.tag, false, false, false, false, nil)
 	s.deliveries = deliveries
 	return s.classify(err)
+}
+
+// tag is what the management UI shows of a consumer: who it is, and how it works.
+func tag(who, how string) string {
+	how = ": " + how
+	return strings.ToValidUTF8(who[:min(len(who), maxName-len(how))], "") + how
 }
 
 // dispatch hands deliveries over, in order, as handlers become free.

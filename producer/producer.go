@@ -117,7 +117,9 @@ func New(c Config) (*Producer, error) {
 	if c.ConnectionName == "" {
 		c.ConnectionName = DefaultConnectionName
 	}
-	conn, err := broker.New(broker.Config{URL: c.URL, Name: c.ConnectionName, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger})
+	conn, err := broker.New(broker.Config{
+		URL: c.URL, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+	})
 	if err != nil {
 		fault("Config.URL: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +36,11 @@ const (
 	DefaultMaxInFlight  = 2048
 	DefaultDrainTimeout = 20 * time.Second
 	DefaultRepairEvery  = time.Minute
+	DefaultShowEvery    = 10 * time.Second
 )
+
+// ShowNever as Config.ShowEvery has the bridge show nothing.
+const ShowNever = -1
 
 // Config of a [Bridge].
 type Config struct {
@@ -65,6 +70,12 @@ type Config struct {
 	// tries messages of an entry that is not configured, and has no ready
 	// exchange. Defaults to DefaultRepairEvery.
 	RepairEvery time.Duration
+	// ShowEvery is how often, at most, one of the bridges renews what the management UI
+	// shows of Redis: how much is parked, and when the next message is due. That is the
+	// name of an empty queue, which goes with the bridge; it takes the configure
+	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes it looks a sixth as often. Defaults to DefaultShowEvery;
+	// ShowNever is never.
+	ShowEvery time.Duration
 	// Window is for how long after it was published an ID is remembered; see
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
@@ -96,6 +107,7 @@ type Bridge struct {
 	register *register
 	repairs  *repairs
 	readies  *readies
+	display  *display
 	pace     *pace
 	shards   []*shard
 }
@@ -108,6 +120,9 @@ func New(c Config) (*Bridge, error) {
 	}
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
+	}
+	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
+		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 {
 		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin and Window must not be negative"))
@@ -127,25 +142,23 @@ func New(c Config) (*Bridge, error) {
 	if c.RepairEvery == 0 {
 		c.RepairEvery = DefaultRepairEvery
 	}
+	if c.ShowEvery == 0 {
+		c.ShowEvery = DefaultShowEvery
+	}
 	if c.Observe == nil {
 		c.Observe = func(Step, string, message.Path) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	connect := func(purpose string, connected func()) (*broker.Conn, error) {
-		return broker.New(broker.Config{
-			URL: c.AMQPURL, Name: "delaybridge bridge " + c.Name + ": " + purpose,
-			StartWithin: c.StartWithin, Connected: connected, Logger: c.Logger,
-		})
-	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
-	b.repairs, b.readies, b.pace = newRepairs(b), newReadies(b), newPace(b.id)
+	b.repairs, b.readies, b.pace, b.display = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b)
 	var err error
-	if b.conn, err = connect("promotes", nil); err != nil {
+	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", nil); err != nil {
 		faults = append(faults, err)
 	}
-	b.consume, _ = connect("takes in", b.repairs.ask) // the same URL has the same fault
+	// The same URL has the same fault.
+	b.consume, _ = b.connection("takes in", "parks what comes into the inbox in Redis, and puts back what is missing in the topology", b.repairs.ask)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -155,6 +168,17 @@ func New(c Config) (*Bridge, error) {
 		b.shards = append(b.shards, newShard(b, n))
 	}
 	return b, nil
+}
+
+func (b *Bridge) connection(purpose, about string, connected func()) (*broker.Conn, error) {
+	properties := map[string]string{"bridge": b.id}
+	if t := b.config.Topology; t != nil {
+		properties["prefix"], properties["shards"] = t.Prefix(), strconv.Itoa(t.Shards())
+	}
+	return broker.New(broker.Config{
+		URL: b.config.AMQPURL, Name: "delaybridge bridge " + b.config.Name + ": " + purpose, About: about, Properties: properties,
+		StartWithin: b.config.StartWithin, Connected: connected, Logger: b.config.Logger,
+	})
 }
 
 // ID identifies this bridge among those that share the work.
@@ -191,6 +215,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
+	workers.Go(func() error { return b.display.run(work) })
 	for _, s := range b.shards {
 		workers.Go(func() error { return s.run(work) })
 	}

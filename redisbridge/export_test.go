@@ -159,3 +159,6 @@ func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
 	return p.config.Client.HIncrBy(ctx, p.keys[shard].counts(), part, by).Err()
 }
+
+// Shown is what the list of queues says after a glance.
+func Shown(g Glance) string { return seen(&g).text(time.Time{}) }

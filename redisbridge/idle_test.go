@@ -19,10 +19,10 @@ func TestIdleBridgeIsQuiet(t *testing.T) {
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()
 	b := newBenchAt(t, short(), env)
-	b.run(t, nil)
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		b.parkOne(t, id, message.After(time.Hour))
 	}
+	b.run(t, nil)
 	watch := operator(servertest.Primaries(t, store.URL()))
 	commands := func() (n int64) {
 		for _, server := range watch {

@@ -81,7 +81,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id, false, false, false, false, nil)
+	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id+": parks these in Redis", false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}

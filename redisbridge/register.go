@@ -68,6 +68,7 @@ func (r *register) attend(ctx context.Context, lifetime time.Duration) {
 	if changed && lifetime > 0 {
 		r.b.log.Info("bridges alive", "bridges", alive)
 		r.b.wakeShards()
+		signal(r.b.display.turn)
 	}
 }
 
@@ -77,6 +78,14 @@ func (r *register) prefers(shard int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.alive) == 0 || r.alive[shard%len(r.alive)] == r.b.id
+}
+
+// first reports whether of all bridges this one is to do what one of them does for all.
+// It is not before the bridges are known.
+func (r *register) first() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.alive) > 0 && r.alive[0] == r.b.id
 }
 
 // listen wakes shards when Redis says that there is something to do earlier
@@ -107,6 +116,7 @@ func (b *Bridge) hear(event any) {
 	case message.Payload == wakeAll:
 		signal(b.register.rush)
 	default:
+		signal(b.display.stirred)
 		for _, s := range b.shards {
 			if s.keys.number == message.Payload {
 				signal(s.woken)

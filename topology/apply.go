@@ -63,12 +63,12 @@ func (s *session) bind(ctx context.Context, bindings []Binding) error {
 }
 
 func (q Queue) declare(ch *amqp.Channel) error {
-	_, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Args)
+	_, err := ch.QueueDeclare(q.Name, true, false, false, false, described(q.Args, q.About))
 	return err
 }
 
 func (x Exchange) declare(ch *amqp.Channel) error {
-	return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, x.Args)
+	return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, described(x.Args, x.About))
 }
 
 func (b Binding) bind(ch *amqp.Channel) error {

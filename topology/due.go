@@ -29,7 +29,7 @@ func (t *Topology) dueLanes() string { return t.name("due", "lanes") }
 // dueExchanges lie between the entries' waiting queues and their ready exchanges.
 func (t *Topology) dueExchanges() []Exchange {
 	headers := func(name, alternate string) Exchange {
-		return Exchange{Name: name, Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: alternate}}
+		return Exchange{Name: name, Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: alternate}, About: t.aboutDue()}
 	}
 	return []Exchange{
 		headers(t.dueFirst(), t.ReadyExchange()),

@@ -5,15 +5,17 @@ import amqp "github.com/rabbitmq/amqp091-go"
 // Exchange is one exchange of the description. All exchanges are durable and
 // none deletes itself.
 type Exchange struct {
-	Name string
-	Kind string // amqp.ExchangeHeaders, ExchangeTopic, ExchangeFanout or ExchangeDirect
-	Args amqp.Table
+	Name  string
+	Kind  string // amqp.ExchangeHeaders, ExchangeTopic, ExchangeFanout or ExchangeDirect
+	Args  amqp.Table
+	About string // for people: see about.go
 }
 
 // Queue is one queue of the description. All queues are durable quorum queues.
 type Queue struct {
-	Name string
-	Args amqp.Table
+	Name  string
+	Args  amqp.Table
+	About string // for people: see about.go
 }
 
 // Binding leads from an exchange to a queue, or to another exchange.

@@ -193,6 +193,11 @@ func (t *Topology) Inbox() string { return t.name("inbox") }
 // nobody has bound.
 func (t *Topology) Unrouted() string { return t.name("unrouted") }
 
+// Shown is the name of the queue by which a bridge shows a text in the management UI
+// (redisbridge.Config.ShowEvery), in front of all other queues of the topology, which it
+// is no part of.
+func (t *Topology) Shown(text string) string { return t.name("(" + text + ")") }
+
 // Quarantine is the queue, and the exchange before it, for messages that
 // cannot be processed.
 func (t *Topology) Quarantine() string { return t.name("quarantine") }
@@ -253,25 +258,29 @@ const ofEntries = "entries"
 // Exchanges returns every exchange, in the order in which to declare them: each
 // comes after those it leads to, so the entry exchanges are the last.
 func (t *Topology) Exchanges() []Exchange {
-	fanout := func(name string) Exchange { return Exchange{Name: name, Kind: amqp.ExchangeFanout} }
-	exchanges := []Exchange{fanout(t.Unrouted()), fanout(t.Quarantine()), fanout(t.Inbox())}
+	door := func(queue string) Exchange {
+		return Exchange{Name: queue, Kind: amqp.ExchangeFanout, About: t.aboutDoor(queue)}
+	}
+	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox())}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
 			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
+			About: t.aboutReady(t.EntryExchangeOf(e.Name)),
 		})
 	}
 	exchanges = append(exchanges, Exchange{
-		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{argAlternate: t.Unrouted()},
+		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{argAlternate: t.Unrouted()}, About: t.aboutRetry(),
 	})
 	if len(t.entries) > 0 {
 		exchanges = append(exchanges, t.dueExchanges()...)
 	}
 	for _, q := range t.waitingQueues() {
-		exchanges = append(exchanges, fanout(q.Name))
+		exchanges = append(exchanges, door(q.Name))
 	}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
 			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
+			About: t.aboutEntry(t.ReadyExchangeOf(e.Name)),
 		})
 	}
 	return exchanges
@@ -280,9 +289,9 @@ func (t *Topology) Exchanges() []Exchange {
 // Queues returns every queue.
 func (t *Topology) Queues() []Queue {
 	return append([]Queue{
-		{Name: t.Unrouted(), Args: keeping()},
-		{Name: t.Quarantine(), Args: keeping()},
-		{Name: t.Inbox(), Args: intake(t.Quarantine())},
+		{Name: t.Unrouted(), Args: keeping(), About: t.aboutUnrouted()},
+		{Name: t.Quarantine(), Args: keeping(), About: t.aboutQuarantine()},
+		{Name: t.Inbox(), Args: intake(t.Quarantine()), About: t.aboutInbox()},
 	}, t.waitingQueues()...)
 }
 
@@ -301,11 +310,15 @@ func (t *Topology) waitingQueues() []Queue {
 func (t *Topology) waitingQueuesOf(entry, tiersLeadTo, lanesLeadTo string) []Queue {
 	var queues []Queue
 	for _, tier := range t.tiers {
-		queues = append(queues, Queue{Name: t.tierOf(entry, tier.TTL), Args: waiting(tier.TTL.Milliseconds(), tiersLeadTo)})
+		queues = append(queues, Queue{
+			Name: t.tierOf(entry, tier.TTL), Args: waiting(tier.TTL.Milliseconds(), tiersLeadTo), About: t.aboutTier(tier.TTL, tiersLeadTo),
+		})
 	}
 	for _, ttl := range t.Leads() {
 		for shard := range t.shards {
-			queues = append(queues, Queue{Name: t.LaneOf(entry, ttl, shard), Args: waiting(ttl.Milliseconds(), lanesLeadTo)})
+			queues = append(queues, Queue{
+				Name: t.LaneOf(entry, ttl, shard), Args: waiting(ttl.Milliseconds(), lanesLeadTo), About: t.aboutLane(ttl, shard, lanesLeadTo),
+			})
 		}
 	}
 	return queues

@@ -6,6 +6,17 @@ import (
 	"time"
 )
 
+// TierOf returns the TTL of the tier that a queue is by its name, of this or another
+// configuration with the same prefix.
+func (t *Topology) TierOf(queue string) (ttl time.Duration, ok bool) {
+	name, ok := strings.CutPrefix(queue, t.name("tier", ""))
+	if !ok {
+		return 0, false
+	}
+	ttl, err := time.ParseDuration(strings.TrimSuffix(name, "."+ofEntries))
+	return ttl, err == nil && ttl > 0
+}
+
 // TTLName writes a TTL the way the management UI is to show it: 1s, 90s as
 // 1m30s, 1h, and 1500ms where whole seconds do not do. Two different TTLs of
 // whole milliseconds never get the same name.

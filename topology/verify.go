@@ -214,6 +214,7 @@ func (c *comparison) arguments(expected, found map[string]any) {
 		names = map[string]any{}
 	}
 	maps.Copy(names, found)
+	delete(names, argAbout) // has no effect, and what an earlier release has declared has none
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if e, f := text(expected[name]), text(found[name]); e != f {
 			c.differ(name, e, f, remedyReplace)

@@ -27,6 +27,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 	flags.DurationVar(&c.Lease, "lease", redisbridge.DefaultLease, "how long a silent bridge keeps its shards")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.DefaultMaxInFlight, "messages per shard that may be claimed and not yet settled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.DefaultDrainTimeout, "how long to finish work in hand when stopped")
+	showEvery := flags.Duration("show-every", redisbridge.DefaultShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -41,6 +42,9 @@ and whenever somebody deletes one. A user without the configure permission needs
 		defer func() { _ = client.Close() }()
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
 		c.StartWithin, c.Window = settings.connectTimeout, settings.dedupeWindow
+		if c.ShowEvery = *showEvery; *showEvery == 0 {
+			c.ShowEvery = redisbridge.ShowNever
+		}
 		bridge, err := redisbridge.New(c)
 		if err != nil {
 			return usage(err)

@@ -17,7 +17,7 @@ func withBroker(ctx context.Context, a *app, c config, work func(context.Context
 		c.logLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.amqpURL, Name: "delaybridge topology", GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
+		URL: c.amqpURL, Name: "delaybridge topology", About: "a command looks at exchanges and queues, or creates or deletes them", GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
 	})
 	if err != nil {
 		return err

@@ -26,6 +26,10 @@ type Config struct {
 	URL string
 	// Name is shown as the connection's name in the management UI.
 	Name string
+	// About says there what the connection is for.
+	About string
+	// Properties are shown beside it, such as the ID of a bridge.
+	Properties map[string]string
 	// GiveUpAfter ends Run with ErrUnreachable when there was no connection
 	// for so long. Defaults to never.
 	GiveUpAfter time.Duration
@@ -123,9 +127,7 @@ func (c *Conn) supervise(ctx context.Context) error {
 }
 
 func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
-	properties := amqp.NewConnectionProperties()
-	properties["product"] = "delaybridge"
-	properties.SetClientConnectionName(c.config.Name)
+	properties := c.properties()
 	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,

@@ -50,7 +50,7 @@ func New(c Config) (*Quarantine, error) {
 
 func (q *Quarantine) conn(purpose string) (*broker.Conn, error) {
 	return broker.New(broker.Config{
-		URL: q.config.URL, Name: "delaybridge quarantine" + purpose, GiveUpAfter: q.config.GiveUpAfter, Logger: q.config.Logger,
+		URL: q.config.URL, Name: "delaybridge quarantine" + purpose, About: "a command looks at the quarantine, and hides meanwhile what it has looked at", GiveUpAfter: q.config.GiveUpAfter, Logger: q.config.Logger,
 	})
 }
 

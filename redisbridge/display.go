@@ -1,0 +1,255 @@
+package redisbridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const (
+	// showRest is how many times less often the display looks while nothing changes.
+	showRest = 6
+	// showLate is how late a message is that is worth mentioning.
+	showLate = 5 * time.Second
+	// showGone bounds what is said to the broker at the end.
+	showGone = time.Second
+)
+
+// display shows in the management UI how much is parked and when the next message is
+// due, where an operator looks first and without opening anything: in the list of
+// queues, as the name of an empty queue. The queue is exclusive, so that the broker
+// removes it with the bridge's connection, and the display never outlives who keeps it.
+// One of the bridges has it.
+type display struct {
+	b       *Bridge
+	turn    chan struct{} // who is alive has changed
+	stirred chan struct{} // something was parked that is due earlier than all else
+	ch      *amqp.Channel
+	name    string    // of the queue that is shown; empty is none
+	sight   sight     // the last one
+	away    time.Time // since when Redis has not answered
+	looked  time.Time // when, the last time
+	next    time.Time // when to look again
+	refused bool      // the user may not declare the queue
+	said    string    // the last fault that was logged
+}
+
+func newDisplay(b *Bridge) *display {
+	return &display{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
+}
+
+// run shows until ctx ends. It never fails: nobody's message depends on it.
+func (d *display) run(ctx context.Context) error {
+	if d.b.config.ShowEvery == ShowNever {
+		return nil
+	}
+	for ctx.Err() == nil && !d.refused {
+		wait := showRest * d.b.config.ShowEvery
+		if d.b.register.first() {
+			if !time.Now().Before(d.next) {
+				d.look(ctx)
+			}
+			wait = time.Until(d.next)
+		} else {
+			d.hide()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-d.turn:
+		case <-d.stirred:
+			if soon := d.looked.Add(d.b.config.ShowEvery); soon.Before(d.next) {
+				d.next = soon
+			}
+		}
+		timer.Stop()
+	}
+	d.hide()
+	return nil
+}
+
+// look renews what is shown.
+func (d *display) look(ctx context.Context) {
+	every := d.b.config.ShowEvery
+	bounded, cancel := context.WithTimeout(ctx, max(every, time.Second))
+	defer cancel()
+	before := d.sight
+	g, err := d.b.park.Glance(bounded)
+	if ctx.Err() != nil {
+		return
+	}
+	d.looked = time.Now()
+	d.next = d.looked.Add(every)
+	switch {
+	case err == nil:
+		d.sight, d.away = seen(&g), time.Time{}
+		if d.sight == before || !before.known {
+			d.next = time.Now().Add(d.sight.rest(g.Now, every))
+		}
+	case d.away.IsZero():
+		d.away = time.Now()
+	}
+	bounded, cancel = context.WithTimeout(ctx, max(every, time.Second))
+	defer cancel()
+	if err := d.show(bounded); err != nil {
+		d.fail(ctx, err)
+		return
+	}
+	d.said = ""
+}
+
+// show has a queue with today's name and no other. It declares the queue even if it
+// should be there: somebody may have deleted it, or the connection is another one.
+func (d *display) show(ctx context.Context) error {
+	if d.ch == nil || d.ch.IsClosed() {
+		ch, err := d.b.consume.Channel(ctx)
+		if err != nil {
+			return err
+		}
+		d.ch = ch
+	}
+	name := d.b.config.Topology.Shown(d.sight.text(d.away))
+	old := d.name
+	d.name = name
+	args := amqp.Table{
+		"x-queue-type": "classic", // whatever the virtual host's default is: no other can be exclusive
+		"about":        "No queue for messages: its name says how many wait in Redis, and when the next of all is due. A bridge keeps it up to date, and it goes with that bridge.",
+		"shown by":     d.b.id,
+		"since":        time.Now().UTC().Format(time.RFC3339),
+		"parked for":   cmp.Or(d.sight.lanes, "none"),
+	}
+	if _, err := d.ch.QueueDeclare(name, false, false, true, false, args); err != nil {
+		d.name = old
+		return err
+	}
+	if old == "" || old == name {
+		return nil
+	}
+	_, err := d.ch.QueueDelete(old, false, false, false)
+	return err
+}
+
+// hide takes away what is shown.
+func (d *display) hide() {
+	if d.ch == nil {
+		return
+	}
+	// Without waiting for an answer: a silent broker must not hold the bridge up.
+	if d.name != "" && !d.ch.IsClosed() {
+		_, _ = d.ch.QueueDelete(d.name, false, false, true)
+	}
+	ch := d.ch
+	d.ch, d.name, d.next = nil, "", time.Time{}
+	closed := make(chan struct{})
+	go func() { // ends with the connection at the latest
+		_ = ch.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(showGone):
+	}
+}
+
+// fail says once why nothing is shown.
+func (d *display) fail(ctx context.Context, err error) {
+	var closed *amqp.Error
+	switch {
+	case !errors.As(err, &closed) || !closed.Server:
+		return // the connection is lost, and comes back
+	case closed.Code == amqp.ResourceLocked:
+		return // the bridge before this one is not gone yet
+	}
+	d.refused = closed.Code == amqp.AccessRefused
+	d.next = time.Now().Add(showRest * d.b.config.ShowEvery)
+	if d.said != err.Error() {
+		d.said = err.Error()
+		d.b.log.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
+			"remedy", "grant configure for '^"+d.b.config.Topology.Prefix()+"\\..*', or run the bridge with --show-every 0")
+	}
+}
+
+// sight is what a glance has to tell.
+type sight struct {
+	known     bool
+	parked    int
+	next      time.Time // of all messages; zero is none
+	lateSince time.Time // zero unless something is late
+	lanes     string    // parked, by lane
+}
+
+// seen sums up a glance.
+func seen(g *Glance) sight {
+	s := sight{known: true, parked: g.Parked(), next: g.NextDue(), lateSince: g.OldestLate()}
+	if g.Now.Sub(s.lateSince) < showLate {
+		s.lateSince = time.Time{}
+	}
+	byLane := map[time.Duration]int{}
+	for _, shard := range g.Shards {
+		for lane, n := range shard.Parked {
+			byLane[lane] += n
+		}
+	}
+	var lanes []string
+	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
+		where := "straight to ready"
+		if lane > 0 {
+			where = "lane " + topology.TTLName(lane)
+		}
+		lanes = append(lanes, where+": "+grouped(byLane[lane]))
+	}
+	s.lanes = strings.Join(lanes, ", ")
+	return s
+}
+
+// rest is how long nothing will change by itself.
+func (s sight) rest(now time.Time, every time.Duration) time.Duration {
+	rest := showRest * every
+	if !s.next.IsZero() {
+		rest = min(rest, s.next.Sub(now)+time.Second)
+	}
+	return max(rest, every)
+}
+
+// text is what the list of queues shows.
+func (s sight) text(away time.Time) string {
+	figures := grouped(s.parked) + " parked in Redis"
+	if !away.IsZero() {
+		unknown := fmt.Sprintf("unknown since %s how many are parked, as Redis does not answer", instantText(away))
+		if s.known {
+			unknown += "; before: " + figures
+		}
+		return unknown
+	}
+	if s.next.IsZero() {
+		figures += ", nothing due"
+	} else {
+		figures += ", next due " + instantText(s.next)
+	}
+	if !s.lateSince.IsZero() {
+		figures += ", late since " + instantText(s.lateSince)
+	}
+	return figures
+}
+
+func instantText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// grouped writes 1234567 as 1,234,567.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,154 @@
+package redisbridge_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// shown are the queues by which bridges show what is parked.
+func (b *bench) shown(t *testing.T) (names []string) {
+	t.Helper()
+	var queues []struct{ Name string }
+	if err := json.Unmarshal(b.Manage(t, http.MethodGet, "/api/queues/"+b.VHost+"?columns=name", ""), &queues); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range queues {
+		if text, ok := strings.CutPrefix(q.Name, strings.TrimSuffix(b.topology.Shown(""), ")")); ok {
+			names = append(names, text)
+		}
+	}
+	return names
+}
+
+// awaitShown waits until the list of queues shows one text, which begins and ends so.
+func (b *bench) awaitShown(t *testing.T, begins, ends string) {
+	t.Helper()
+	var names []string
+	for deadline := time.Now().Add(patience); ; pauseShortly() {
+		if names = b.shown(t); len(names) == 1 && strings.HasPrefix(names[0], begins) && strings.HasSuffix(names[0], ends) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("shown: %q; want one that begins with %q and ends with %q", names, begins, ends)
+		}
+	}
+}
+
+func (b *bench) awaitNothingShown(t *testing.T) {
+	t.Helper()
+	until(t, "nothing is shown", func() bool { return len(b.shown(t)) == 0 })
+}
+
+func quickly(c *redisbridge.Config) { c.ShowEvery = 50 * time.Millisecond }
+
+func rfc3339(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func TestListOfQueuesSaysHowMuchIsParked(t *testing.T) {
+	t.Parallel()
+	store := servertest.RedisForTest(t)
+	env := servertest.ForTest(t)
+	env.RedisURL = store.URL()
+	b := newBenchAt(t, short(), env)
+	first := b.parkOne(t, "first", message.After(time.Hour))
+	b.parkOne(t, "second", message.After(2*time.Hour))
+	stop := b.run(t, quickly)
+	b.awaitShown(t, "2 parked in Redis, next due "+rfc3339(first), "Z)")
+
+	// What the bridges put in place, and what verify and delete go by, knows nothing of it.
+	management, err := topology.NewManagement(b.ManagementURL, b.VHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drifts, err := b.topology.Verify(t.Context(), management)
+	if err != nil || len(drifts) > 0 {
+		t.Errorf("verify: %v, %v", drifts, err)
+	}
+
+	// A bridge that cannot see must not go on saying what it saw.
+	if err := store.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitShown(t, "unknown since ", " how many are parked, as Redis does not answer; before: 2 parked in Redis)")
+	if err := store.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitShown(t, "2 parked in Redis, next due "+rfc3339(first), "Z)")
+
+	stop()
+	b.awaitNothingShown(t)
+}
+
+func TestOneOfTheBridgesShows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	due := b.parkOne(t, "one", message.After(time.Hour))
+	stopOne := b.run(t, quickly)
+	stopTwo := b.run(t, quickly)
+	text := "1 parked in Redis, next due " + rfc3339(due)
+	b.awaitShown(t, text, "")
+	sooner := b.parkOne(t, "two", message.After(30*time.Minute)) // long before anybody would look
+	text = "2 parked in Redis, next due " + rfc3339(sooner)
+	b.awaitShown(t, text, "")
+	stopOne()
+	b.awaitShown(t, text, "")
+	stopTwo()
+	b.awaitNothingShown(t)
+}
+
+func TestBridgeThatMayNotShowGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	url := b.userWithoutConfigure(t)
+	log := newLogCapture()
+	b.run(t, func(c *redisbridge.Config) {
+		quickly(c)
+		c.AMQPURL, c.Logger = url, log.logger()
+	})
+	log.await(t, "the management UI does not show what is parked")
+	b.parkOne(t, "delivered all the same", message.After(200*time.Millisecond))
+	b.arrivals.awaitID(t, "delivered all the same")
+	if n := log.count("the management UI does not show what is parked"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	if shown := b.shown(t); len(shown) > 0 {
+		t.Errorf("shown: %q", shown)
+	}
+}
+
+func TestShowNever(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, func(c *redisbridge.Config) { c.ShowEvery = redisbridge.ShowNever })
+	b.parkOne(t, "one", message.After(200*time.Millisecond))
+	b.arrivals.awaitID(t, "one")
+	if shown := b.shown(t); len(shown) > 0 {
+		t.Errorf("shown: %q", shown)
+	}
+}
+
+func TestWhatIsShown(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for want, g := range map[string]redisbridge.Glance{
+		"0 parked in Redis, nothing due": {Now: now},
+		"1,234,567 parked in Redis, next due 2026-11-22T12:30:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
+			{Parked: map[time.Duration]int{0: 1, time.Minute: 1_234_000}, NextDue: now.Add(time.Hour)},
+			{Parked: map[time.Duration]int{time.Minute: 566}, NextDue: now.Add(30 * time.Minute), OldestLate: now.Add(-time.Second)},
+		}},
+		"999 parked in Redis, nothing due, late since 2026-11-22T11:59:00Z": {Now: now, Shards: []redisbridge.ShardGlance{
+			{Parked: map[time.Duration]int{time.Second: 999}, OldestLate: now.Add(-time.Minute)},
+		}},
+	} {
+		if got := redisbridge.Shown(g); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
