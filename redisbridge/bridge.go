@@ -97,6 +97,7 @@ type Bridge struct {
 	repairs  *repairs
 	readies  *readies
 	pace     *pace
+	reporter *reporter
 	shards   []*shard
 }
 
@@ -140,12 +141,15 @@ func New(c Config) (*Bridge, error) {
 		})
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
-	b.repairs, b.readies, b.pace = newRepairs(b), newReadies(b), newPace(b.id)
+	b.repairs, b.readies, b.pace, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newReporter(b)
 	var err error
-	if b.conn, err = connect("promotes", nil); err != nil {
+	if b.conn, err = connect("promotes", func() { b.reporter.connected(0) }); err != nil {
 		faults = append(faults, err)
 	}
-	b.consume, _ = connect("takes in", b.repairs.ask) // the same URL has the same fault
+	b.consume, _ = connect("takes in", func() { // the same URL has the same fault
+		b.reporter.connected(1)
+		b.repairs.ask()
+	})
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}

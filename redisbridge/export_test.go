@@ -159,3 +159,6 @@ func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
 	return p.config.Client.HIncrBy(ctx, p.keys[shard].counts(), part, by).Err()
 }
+
+// LateClass returns the largest lateness, in ms, that is counted like this one.
+func LateClass(ms int64) int64 { return most(classOf(ms)) }
