@@ -134,6 +134,7 @@ func (s *shard) postpone(ctx context.Context, back []outcome) error {
 
 // yield gives the shard up.
 func (s *shard) yield(ctx context.Context) error {
+	s.b.reporter.owns(s.n, false)
 	return s.exec(ctx, s.b.scripts.yield, []string{s.keys.state}, []any{s.b.id, wakeChannel(s.b.config.Topology), s.keys.number})
 }
 

@@ -162,3 +162,6 @@ func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 
 // Shown is what the list of queues says after a glance.
 func Shown(g Glance) string { return seen(&g).text(time.Time{}) }
+
+// LateClass returns the largest lateness, in ms, that is counted like this one.
+func LateClass(ms int64) int64 { return most(classOf(ms)) }

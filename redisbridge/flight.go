@@ -143,6 +143,7 @@ func (s *shard) settleAll(ctx context.Context) {
 			}
 		}
 		if s.insist(ctx, func() error { return s.settle(ctx, done) }, len(done)) {
+			s.b.reporter.settles(len(done))
 			for _, o := range done {
 				s.b.config.Observe(StepSettled, o.id, o.path)
 			}

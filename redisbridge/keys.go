@@ -73,6 +73,7 @@ func (k shardKeys) bucket(part string, number int64) string {
 func (k shardKeys) slot(s slot) string { return k.envelopes + ":" + string(s[:]) }
 
 func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bridges" }
+func reportsKey(t *topology.Topology) string  { return "{" + t.Prefix() + "}:reports" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
 
 // wakeChannel carries the number of a shard that has something to do earlier

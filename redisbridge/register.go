@@ -37,15 +37,29 @@ func (r *register) run(ctx context.Context) error {
 	defer r.leave()
 	for ctx.Err() == nil {
 		r.attend(ctx, attendFor)
-		timer := time.NewTimer(attendEvery)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-r.rush:
-		}
-		timer.Stop()
+		r.await(ctx)
 	}
 	return nil
+}
+
+// await returns when the entry is to be renewed: soon, where there is something new to
+// report.
+func (r *register) await(ctx context.Context) {
+	timer := time.NewTimer(attendEvery)
+	defer timer.Stop()
+	for news := r.b.reporter.news; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-r.rush:
+			return
+		case <-news:
+			news = nil
+			timer.Reset(reportEvery)
+		}
+	}
 }
 
 func (r *register) leave() {
@@ -55,8 +69,8 @@ func (r *register) leave() {
 }
 
 func (r *register) attend(ctx context.Context, lifetime time.Duration) {
-	alive, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(r.b.config.Topology)},
-		r.b.id, lifetime.Milliseconds(), wakeChannel(r.b.config.Topology)).StringSlice()
+	alive, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(r.b.config.Topology), reportsKey(r.b.config.Topology)},
+		r.b.id, lifetime.Milliseconds(), wakeChannel(r.b.config.Topology), r.b.reporter.write(time.Now())).StringSlice()
 	if err != nil {
 		return // those who claim notice, too, and say so; the last known register stays
 	}

@@ -49,6 +49,12 @@ var yieldLua string
 //go:embed lua/attend.lua
 var attendLua string
 
+//go:embed lua/bridges.lua
+var bridgesLua string
+
+//go:embed lua/flow.lua
+var flowLua string
+
 //go:embed lua/clock.lua
 var clockLua string
 
@@ -74,7 +80,7 @@ var glanceLua string
 // of parkPlainly.
 type scripts struct {
 	park, wake, takeBack, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
-	handled, look, list, count, tally, glance                                                              *redis.Script
+	handled, look, list, count, tally, glance, bridges, flow                                               *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -100,8 +106,9 @@ func newScripts() scripts {
 		handled: with("", handledLua), // nothing depends on it
 		look:    with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
-		glance: with(onlyLooks, glanceLua),
-		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		glance:  with(onlyLooks, glanceLua),
+		bridges: with(onlyLooks, bridgesLua), flow: with(onlyLooks, flowLua),
+		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

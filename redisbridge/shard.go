@@ -137,6 +137,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	s.b.reporter.sees(s.n, &c)
 	if c.status != answerClaimed {
 		s.b.pace.done(s.n)
 		return s.standBy(&c), nil
@@ -335,6 +336,9 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
 		}
 		s.flight.land(o)
+	}
+	if p.lane == 0 {
+		land = s.noting(m, land)
 	}
 	if waits {
 		time.AfterFunc(p.left, func() {

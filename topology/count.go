@@ -43,11 +43,7 @@ func (t *Topology) Count(ctx context.Context, channels Channels) (Counts, error)
 
 // sum adds up what is in tiers and lanes.
 func (t *Topology) sum(c Counts) {
-	sets := []string{""}
-	if len(t.entries) > 0 {
-		sets = append(sets, t.entries[0].Name) // they share one
-	}
-	for _, entry := range sets {
+	for _, entry := range t.sets() {
 		for _, tier := range t.tiers {
 			if n, there := c.Queues[t.tierOf(entry, tier.TTL)]; there {
 				c.Tiers[tier.TTL] += n

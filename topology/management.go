@@ -120,7 +120,13 @@ func (m *Management) get(ctx context.Context, what string, into any) error {
 // ErrUnreachable, or ErrConfiguration where the user is refused or there is no
 // such path.
 func (m *Management) Get(ctx context.Context, path string, into any) error {
-	address := m.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost))).String()
+	return m.query(ctx, path, nil, into)
+}
+
+func (m *Management) query(ctx context.Context, path string, query url.Values, into any) error {
+	at := m.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
+	at.RawQuery = query.Encode()
+	address := at.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrConfiguration, address, err)

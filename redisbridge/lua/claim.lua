@@ -46,6 +46,8 @@ local function envelope(id)
   return stored and is_waiting(stored) and stored
 end
 
+local returned = 0
+
 local function return_claimed()
   local lanes = {}
   for i = 9, #ARGV do lanes[ARGV[i]] = true end
@@ -58,6 +60,7 @@ local function return_claimed()
       local lead = string.format('%.0f', r.due - at)
       if lanes[lead] and not r.direct then part = lead end
       schedule_note(notes, part, at, id)
+      returned = returned + 1
     end
   end
   schedule_add(KEYS[1], notes)
@@ -78,7 +81,7 @@ local function recount()
   end
 end
 
-local state = redis.call('HMGET', KEYS[2], 'owner', 'lease', 'turn', 'asker')
+local state = redis.call('HMGET', KEYS[2], 'owner', 'lease', 'turn', 'asker', 'left')
 local owner, ends = state[1], tonumber(state[2] or 0)
 if owner ~= me then
   if owner and ends > now then
@@ -227,7 +230,9 @@ end
 local soonest = math.min(forget() or never, schedule_head(KEYS[1]) or never)
 if soonest == never then soonest = nil end
 set_alarm(soonest)
-redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn)
+local left = (tonumber(state[5]) or 0) - returned + #found / 3 -- for those who watch (flow.lua)
+redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn,
+  'left', string.format('%.0f', left))
 local asked = (state[4] and state[4] ~= me) and 1 or 0
 local answer = {1, us, soonest or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held}
 for i = 1, #found do

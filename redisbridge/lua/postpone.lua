@@ -16,4 +16,5 @@ for i = 2, #ARGV, 4 do
 end
 schedule_add(KEYS[1], notes) -- before it is taken out: see lib.lua
 for _, id in ipairs(back) do redis.call('ZREM', KEYS[3], id) end
+if #back > 0 then redis.call('HINCRBY', KEYS[2], 'left', -#back) end
 return #back

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/top"
+	"github.com/delaybridge/delaybridge/internal/top/sampler"
+)
+
+const (
+	defaultTopInterval = 2 * time.Second
+	leastTopInterval   = 200 * time.Millisecond
+)
+
+func newTopCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch tiers, shards, bridges and problems in a terminal",
+		Long: `Shows, until q is pressed, how many messages wait in each tier and shard, how many come
+in and go out a second, how late they are delivered, which bridges are alive and what
+each does, and first of all what is wrong. While Redis or RabbitMQ is away it keeps the
+last picture, greyed, and goes on when the server is back.
+
+With --once, or -o json, it looks twice, an interval apart, prints one picture and ends;
+with -o jsonl it prints one as an object per line at each interval until it is interrupted.
+The exit code is then 4 where Redis or RabbitMQ is unreachable.
+
+Rates of tiers and lanes come from the management API, lateness from what consumers tell
+Redis. What is not known is shown as –.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	var o topOptions
+	flags := cmd.Flags()
+	flags.DurationVar(&o.interval, "interval", defaultTopInterval, "how long from one look to the next")
+	flags.BoolVar(&o.once, "once", false, "print one picture and end; needs no terminal")
+	flags.BoolVar(&o.noColor, "no-color", false, "use no colours (environment: NO_COLOR)")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.format = *format
+		if o.interval < leastTopInterval {
+			return usage(fmt.Errorf("--interval %v: use %v or more", o.interval, leastTopInterval))
+		}
+		return a.top(cmd.Context(), o)
+	}
+	return cmd
+}
+
+type topOptions struct {
+	interval      time.Duration
+	once, noColor bool
+	format        string
+}
+
+func (a *app) top(ctx context.Context, o topOptions) error {
+	settings, err := a.settings.config()
+	if err != nil {
+		return err
+	}
+	live := !o.once && o.format == formatTable
+	if live && (!isTerminal(a.in) || !isTerminal(a.out)) {
+		return usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
+	}
+	management, err := settings.management()
+	if err != nil {
+		return err
+	}
+	park, closePark, err := a.openPark(settings, slog.New(slog.DiscardHandler)) // what is wrong is in the picture
+	if err != nil {
+		return err
+	}
+	defer closePark()
+	s := sampler.New(sampler.Config{
+		Park: park, Topology: settings.topology, AMQPURL: settings.amqpURL, Management: management, Interval: o.interval,
+	})
+	book := top.NewBook(settings.topology, time.Now())
+	switch {
+	case live:
+		return a.topLive(ctx, o, s, book)
+	case o.format == formatJSONL && !o.once:
+		return a.topLines(ctx, o, s, book)
+	}
+	return a.topOnce(ctx, o, s, book)
+}
+
+// leaveWithin bounds how long connections are closed once the terminal is as it was.
+const leaveWithin = time.Second
+
+// topLive draws until the user, a signal or a wrong configuration ends it.
+func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(a.out), tea.WithoutSignalHandler()}
+	if o.noColor {
+		options = append(options, tea.WithColorProfile(colorprofile.Ascii))
+	}
+	program := tea.NewProgram(top.NewModel(book, o.interval, s.Pause), options...)
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(looking, func(l top.Look) { program.Send(l) })
+		program.Quit()
+	}()
+	_, err := program.Run()
+	stop()
+	select {
+	case wrong := <-ended:
+		err = errors.Join(err, wrong)
+	case <-time.After(leaveWithin): // a server that stands still shall not keep anybody
+	}
+	return err
+}
+
+// topOnce looks twice, for the rates, and prints one picture.
+func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+	defer s.Close()
+	var failed error
+	look := func() {
+		failed = nil
+		s.Once(ctx, func(l top.Look) {
+			book.Take(l)
+			if l.Of != top.Management {
+				failed = errors.Join(failed, l.Err)
+			}
+		})
+	}
+	look()
+	if failed == nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(o.interval):
+		}
+		look()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(a.printPicture(book.Picture(time.Now()), o), failed)
+}
+
+// topLines prints a picture at each interval.
+func (a *app) topLines(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+	defer s.Close()
+	ticker := time.NewTicker(o.interval)
+	defer ticker.Stop()
+	for {
+		s.Once(ctx, book.Take)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := a.printPicture(book.Picture(time.Now()), o); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *app) printPicture(p top.Picture, o topOptions) error {
+	var err error
+	switch o.format {
+	case formatTable:
+		text, _ := top.Render(&p, top.Screen{Once: true, Interval: o.interval})
+		_, err = io.WriteString(colorprofile.NewWriter(a.out, os.Environ()), text+"\n")
+	case formatJSON:
+		encoder := json.NewEncoder(a.out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(p)
+	default:
+		err = json.NewEncoder(a.out).Encode(p)
+	}
+	if err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}

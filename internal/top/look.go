@@ -1,0 +1,40 @@
+package top
+
+import (
+	"time"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Source is where something is known from.
+type Source int
+
+// The sources.
+const (
+	Redis Source = iota
+	RabbitMQ
+	Management
+)
+
+// String returns Redis, RabbitMQ or management API.
+func (s Source) String() string {
+	return [...]string{"Redis", "RabbitMQ", "management API"}[s]
+}
+
+// Look is the answer of one source, or why there is none.
+type Look struct {
+	Of Source
+	// Asked and At are when it was asked for and heard, by this machine's clock.
+	Asked, At time.Time
+	Err       error
+
+	// Of Redis.
+	Glance  redisbridge.Glance
+	Flow    []redisbridge.ShardFlow
+	Bridges []redisbridge.BridgeReport
+	// Of RabbitMQ.
+	Counts topology.Counts
+	// Of the management API.
+	Flows topology.Flows
+}

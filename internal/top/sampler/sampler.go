@@ -1,0 +1,222 @@
+// Package sampler asks Redis, RabbitMQ and its management API for what `delaybridge top`
+// shows, again and again, each by itself: none waits for another one that is away.
+//
+// A look at Redis is two commands per shard and two more, however much is parked; one at
+// RabbitMQ a passive declaration per queue of the topology; one at the management API two
+// requests, every five seconds, for these queues alone.
+package sampler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/top"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const (
+	// ManagementEvery is how often the management API counts, and no sooner is it asked.
+	ManagementEvery = 5 * time.Second
+	// patience is how long an answer may take before it is said that there is none.
+	patience = 3 * time.Second
+	// deliveries is how many of a shard are looked at each time.
+	deliveries = 100
+)
+
+// Config of a [Sampler].
+type Config struct {
+	// Park is where to ask Redis. Required.
+	Park *redisbridge.Park
+	// Topology is what to look for. Required.
+	Topology *topology.Topology
+	// AMQPURL is the broker's URI. Required.
+	AMQPURL string
+	// Management is where to ask for rates. Required.
+	Management *topology.Management
+	// Interval is from one answer to the next question.
+	Interval time.Duration
+}
+
+// Sampler looks. Make one with [New].
+type Sampler struct {
+	config Config
+	line   line
+	flow   []redisbridge.ShardFlow
+
+	mu      sync.Mutex
+	resumed chan struct{} // closed unless looking is paused
+}
+
+// New does no I/O.
+func New(c Config) *Sampler {
+	s := &Sampler{config: c, line: line{url: c.AMQPURL}, resumed: make(chan struct{})}
+	close(s.resumed)
+	return s
+}
+
+// Pause has nothing asked until it is called with false.
+func (s *Sampler) Pause(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.resumed:
+		if is {
+			s.resumed = make(chan struct{})
+		}
+	default:
+		if !is {
+			close(s.resumed)
+		}
+	}
+}
+
+func (s *Sampler) awaitResumed(ctx context.Context) {
+	s.mu.Lock()
+	resumed := s.resumed
+	s.mu.Unlock()
+	select {
+	case <-resumed:
+	case <-ctx.Done():
+	}
+}
+
+// Run looks, and sends what it sees from one goroutine per source, until ctx ends. It
+// returns an error where a source says at first that the configuration is wrong.
+func (s *Sampler) Run(ctx context.Context, send func(top.Look)) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var watches sync.WaitGroup
+	for _, one := range s.sources() {
+		watches.Go(func() {
+			if err := s.watch(ctx, one, send); err != nil {
+				stop(err)
+			}
+		})
+	}
+	defer context.AfterFunc(ctx, s.line.close)() // a question that RabbitMQ does not answer ends with it
+	watches.Wait()
+	s.line.close()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Once looks at every source, and sends what it sees.
+func (s *Sampler) Once(ctx context.Context, send func(top.Look)) {
+	var looks sync.WaitGroup
+	var one sync.Mutex
+	for _, source := range s.sources() {
+		looks.Go(func() {
+			l := s.take(ctx, source)
+			one.Lock()
+			defer one.Unlock()
+			send(l)
+		})
+	}
+	looks.Wait()
+}
+
+// Close ends what Once has begun.
+func (s *Sampler) Close() { s.line.close() }
+
+type source struct {
+	is    top.Source
+	every time.Duration
+	look  func(context.Context, *top.Look) error
+}
+
+func (s *Sampler) sources() []source {
+	return []source{
+		{top.Redis, s.config.Interval, s.lookAtRedis},
+		{top.RabbitMQ, s.config.Interval, s.lookAtRabbitMQ},
+		{top.Management, max(s.config.Interval, ManagementEvery), s.lookAtManagement},
+	}
+}
+
+// watch looks at one source.
+func (s *Sampler) watch(ctx context.Context, of source, send func(top.Look)) error {
+	for first := true; ctx.Err() == nil; {
+		answer := make(chan top.Look, 1)
+		go func() { answer <- s.take(ctx, of) }()
+		l := awaitAnswer(answer, of.is, send)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if wrong := isWrong(l.Err); first && wrong && of.is != top.Management {
+			return l.Err
+		}
+		first = first && l.Err != nil
+		send(l)
+		pause(ctx, of.every) // from the answer on: who is slow is asked less often
+		s.awaitResumed(ctx)
+	}
+	return nil
+}
+
+// awaitAnswer says from time to time that there is none yet.
+func awaitAnswer(answer <-chan top.Look, of top.Source, send func(top.Look)) top.Look {
+	began := time.Now()
+	ticker := time.NewTicker(patience)
+	defer ticker.Stop()
+	for {
+		select {
+		case l := <-answer:
+			return l
+		case <-ticker.C:
+			send(top.Look{Of: of, Asked: began, At: time.Now(), Err: fmt.Errorf("no answer for %v", time.Since(began).Truncate(time.Second))})
+		}
+	}
+}
+
+func (s *Sampler) take(ctx context.Context, of source) top.Look {
+	l := top.Look{Of: of.is, Asked: time.Now()}
+	l.Err = of.look(ctx, &l)
+	l.At = time.Now()
+	return l
+}
+
+func isWrong(err error) bool {
+	return errors.Is(err, broker.ErrConfiguration) || errors.Is(err, redisbridge.ErrConfiguration)
+}
+
+func (s *Sampler) lookAtRedis(ctx context.Context, l *top.Look) (err error) {
+	park := s.config.Park
+	if l.Glance, err = park.Glance(ctx); err != nil {
+		return err
+	}
+	if l.Flow, err = park.Flow(ctx, s.flow, deliveries); err != nil {
+		return err
+	}
+	s.flow = l.Flow
+	l.Bridges, err = park.Bridges(ctx)
+	return err
+}
+
+func (s *Sampler) lookAtRabbitMQ(ctx context.Context, l *top.Look) (err error) {
+	channels, err := s.line.open(ctx)
+	if err != nil {
+		return err
+	}
+	l.Counts, err = s.config.Topology.Count(ctx, channels)
+	return err
+}
+
+func (s *Sampler) lookAtManagement(ctx context.Context, l *top.Look) (err error) {
+	l.Flows, err = s.config.Topology.Flows(ctx, s.config.Management)
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

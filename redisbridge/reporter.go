@@ -1,0 +1,211 @@
+package redisbridge
+
+import (
+	"encoding/json"
+	"math/bits"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// reportEvery is how soon a bridge reports what is new.
+	reportEvery = 2 * time.Second
+	// lateWindow is the time that a Spread is of: half of it at least.
+	lateWindow = time.Minute
+)
+
+// reporter keeps the books of a bridge.
+type reporter struct {
+	b       *Bridge
+	host    string
+	version string
+	news    chan struct{} // there is something to report
+
+	connects [2]atomic.Int64 // of the two connections to RabbitMQ
+
+	mu               sync.Mutex
+	claimed, settled int64
+	promotion, ready lateness
+	owned            map[int]bool
+	dirty            bool // something has happened since the last report
+
+	last                               time.Time // report, and what it has counted
+	lastClaimed, lastSettled           int64
+	claimedPerSecond, settledPerSecond float64
+}
+
+func newReporter(b *Bridge) *reporter {
+	host, _ := os.Hostname() // an empty one is none
+	return &reporter{b: b, host: host, version: moduleVersion(), news: make(chan struct{}, 1), owned: map[int]bool{}}
+}
+
+// happened notes down a change, and has it reported soon.
+func (r *reporter) happened(change func()) {
+	r.mu.Lock()
+	change()
+	first := !r.dirty
+	r.dirty = true
+	r.mu.Unlock()
+	if first {
+		signal(r.news)
+	}
+}
+
+// sees takes the answer to a claim.
+func (r *reporter) sees(shard int, c *claimed) {
+	owns := c.status == answerClaimed
+	r.owns(shard, owns)
+	if !owns || len(c.messages) == 0 {
+		return
+	}
+	r.happened(func() {
+		r.claimed += int64(len(c.messages))
+		for _, m := range c.messages {
+			r.promotion.add(c.now - m.promoteAt)
+		}
+	})
+}
+
+// owns notes down whether a shard is this bridge's.
+func (r *reporter) owns(shard int, owns bool) {
+	r.mu.Lock()
+	same := r.owned[shard] == owns
+	r.mu.Unlock()
+	if !same {
+		r.happened(func() { r.owned[shard] = owns })
+	}
+}
+
+// settles notes down that the broker has n messages.
+func (r *reporter) settles(n int) {
+	r.happened(func() { r.settled += int64(n) })
+}
+
+// noting has land note down how late a message is that goes straight to the ready exchange.
+func (s *shard) noting(m parked, land func(error)) func(error) {
+	return func(err error) {
+		if least, _, known := s.clock.bounds(time.Now()); known && err == nil {
+			s.b.reporter.happened(func() { s.b.reporter.ready.add(least - m.due()) })
+		}
+		land(err)
+	}
+}
+
+// connected counts the times that a connection was made.
+func (r *reporter) connected(which int) {
+	if r.connects[which].Add(1) > 1 {
+		r.happened(func() {})
+	}
+}
+
+// write returns the report, as lua/attend.lua takes it. After one in which something had
+// happened another one follows soon, which says that it is over.
+func (r *reporter) write(now time.Time) string {
+	r.mu.Lock()
+	if passed := now.Sub(r.last).Seconds(); !r.last.IsZero() && passed > 0 {
+		r.claimedPerSecond = float64(r.claimed-r.lastClaimed) / passed
+		r.settledPerSecond = float64(r.settled-r.lastSettled) / passed
+	}
+	r.last, r.lastClaimed, r.lastSettled = now, r.claimed, r.settled
+	again := r.dirty && r.claimedPerSecond+r.settledPerSecond > 0
+	r.dirty = false
+	w := written{UpMS: now.Sub(r.b.made).Milliseconds(), BridgeReport: BridgeReport{
+		Name: r.b.config.Name, Host: r.host, Version: r.version,
+		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
+		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
+		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
+	}}
+	for shard := range r.b.shards {
+		if r.owned[shard] {
+			w.Shards = append(w.Shards, shard)
+		}
+	}
+	r.mu.Unlock()
+	for n := range r.connects {
+		w.Reconnects += max(0, r.connects[n].Load()-1)
+	}
+	if again {
+		signal(r.news)
+	}
+	text, err := json.Marshal(w)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// moduleVersion is the release of this module in the running program.
+func moduleVersion() string {
+	const path = "github.com/delaybridge/delaybridge"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if strings.HasPrefix(info.Main.Path, path) {
+		return info.Main.Version
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == path {
+			return dep.Version
+		}
+	}
+	return ""
+}
+
+// lateness counts durations in classes, of the last minute: it forgets half a minute at
+// a time.
+type lateness struct {
+	now, before classes
+	since       time.Time
+}
+
+// classes has four of them for each power of two of milliseconds.
+type classes [4 * 40]int64
+
+func classOf(ms int64) int {
+	if ms < 4 {
+		return int(max(0, ms))
+	}
+	power := bits.Len64(uint64(ms)) - 3
+	return min(4*power+int(ms>>power), len(classes{})-1)
+}
+
+// most returns the largest duration of a class, in ms.
+func most(class int) int64 {
+	if class < 8 {
+		return int64(class)
+	}
+	power := class/4 - 1
+	return (int64(class%4)+5)<<power - 1
+}
+
+func (l *lateness) add(ms int64) { l.now[classOf(ms)]++ }
+
+func (l *lateness) spread(now time.Time) Spread {
+	if now.Sub(l.since) >= lateWindow/2 {
+		l.before, l.now, l.since = l.now, classes{}, now
+	}
+	var all classes
+	var s Spread
+	for i := range all {
+		all[i] = l.before[i] + l.now[i]
+		s.Messages += all[i]
+	}
+	s.P50, s.P99 = all.below(s.Messages, 50), all.below(s.Messages, 99)
+	return s
+}
+
+// below returns what so many percent of n durations do not exceed, in ms.
+func (c *classes) below(n int64, percent int64) int64 {
+	var seen int64
+	for i, count := range c {
+		if seen += count; count > 0 && seen*100 >= n*percent {
+			return most(i)
+		}
+	}
+	return 0
+}
