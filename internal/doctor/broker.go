@@ -72,43 +72,50 @@ func (x *examination) featureFlags(ctx context.Context) (findings []Finding, err
 	return findings, nil
 }
 
+// node is what the API says of one.
+type node struct {
+	Name       string   `json:"name"`
+	Running    bool     `json:"running"`
+	Memory     bool     `json:"mem_alarm"`
+	Disk       bool     `json:"disk_free_alarm"`
+	MemUsed    int64    `json:"mem_used"`
+	MemLimit   int64    `json:"mem_limit"`
+	DiskFree   int64    `json:"disk_free"`
+	DiskLimit  int64    `json:"disk_free_limit"`
+	Partitions []string `json:"partitions"`
+}
+
 func (x *examination) nodes(ctx context.Context) (findings []Finding, err error) {
 	if err := x.tagged(tagMonitoring); err != nil {
 		return nil, err
 	}
-	var nodes []struct {
-		Name       string   `json:"name"`
-		Running    bool     `json:"running"`
-		Memory     bool     `json:"mem_alarm"`
-		Disk       bool     `json:"disk_free_alarm"`
-		MemUsed    int64    `json:"mem_used"`
-		MemLimit   int64    `json:"mem_limit"`
-		DiskFree   int64    `json:"disk_free"`
-		DiskLimit  int64    `json:"disk_free_limit"`
-		Partitions []string `json:"partitions"`
-	}
+	var nodes []node
 	if err := x.Management.Get(ctx, "nodes", &nodes); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
-		on := "-n " + shell(n.Name)
-		if !n.Running {
-			findings = append(findings, find(nodeDown, "node "+n.Name, "not running", "rabbitmq-diagnostics cluster_status", "systemctl start rabbitmq-server"))
-			continue
-		}
-		if n.Memory {
-			findings = append(findings, find(brokerAlarm, "node "+n.Name, fmt.Sprintf("memory alarm: %s used, the limit is %s", bytes(n.MemUsed), bytes(n.MemLimit)),
-				"rabbitmqctl set_vm_memory_high_watermark 0.6 "+on))
-		}
-		if n.Disk {
-			findings = append(findings, find(brokerAlarm, "node "+n.Name, fmt.Sprintf("disk alarm: %s free, the limit is %s", bytes(n.DiskFree), bytes(n.DiskLimit)),
-				"rabbitmqctl set_disk_free_limit 50MB "+on))
-		}
-		if len(n.Partitions) > 0 {
-			findings = append(findings, find(partition, "node "+n.Name, "does not see "+strings.Join(n.Partitions, ", "), "rabbitmq-diagnostics cluster_status"))
-		}
+		findings = append(findings, n.judge()...)
 	}
 	return findings, nil
+}
+
+func (n node) judge() (findings []Finding) {
+	subject, on := "node "+n.Name, " -n "+shell(n.Name)
+	if !n.Running {
+		return []Finding{find(nodeDown, subject, "not running", "rabbitmq-diagnostics cluster_status", "systemctl start rabbitmq-server")}
+	}
+	if n.Memory {
+		findings = append(findings, find(brokerAlarm, subject,
+			fmt.Sprintf("memory alarm: %s used, the limit is %s", bytes(n.MemUsed), bytes(n.MemLimit)), "rabbitmqctl set_vm_memory_high_watermark 0.6"+on))
+	}
+	if n.Disk {
+		findings = append(findings, find(brokerAlarm, subject,
+			fmt.Sprintf("disk alarm: %s free, the limit is %s", bytes(n.DiskFree), bytes(n.DiskLimit)), "rabbitmqctl set_disk_free_limit 50MB"+on))
+	}
+	if len(n.Partitions) > 0 {
+		findings = append(findings, find(partition, subject, "does not see "+strings.Join(n.Partitions, ", "), "rabbitmq-diagnostics cluster_status"))
+	}
+	return findings
 }
 
 // bytes writes a number of bytes for people.
@@ -130,7 +137,7 @@ const (
 // askDeadLetters has a node print the settings of all nodes, one line each. Neither AMQP
 // nor the management API shows them, of no version.
 const askDeadLetters = `[io:format("~s ~b ~b~n", [N, rpc:call(N, application, get_env, [rabbit, ` + prefetchName + `, 32]), ` +
-	`rpc:call(N, application, get_env, [rabbit, ` + confirmName + `, 180000])]) || N <- rabbit_nodes:list_running()], ok.`
+	`rpc:call(N, application, get_env, [rabbit, ` + confirmName + `, 180000])]) || N <- [node() | nodes()]], ok.`
 
 func (x *examination) deadLetterSettings(ctx context.Context) (findings []Finding, err error) {
 	if len(x.RabbitMQCtl) == 0 {

@@ -99,7 +99,7 @@ func catalogue() map[string]kind {
 
 		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
 		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue, then have the messages published again (the second and third command, once)"},
-		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", ""},
+		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
 
 		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},
 		redisReplica:      {Problem, "it refuses writes", "name the primary, or the Sentinels, in redis-url; or promote this server"},

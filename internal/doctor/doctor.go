@@ -40,6 +40,8 @@ type Config struct {
 	Patience time.Duration
 	// Now is this machine's clock. Defaults to time.Now.
 	Now func() time.Time
+
+	only []string // names of the checks to make; all without
 }
 
 // checkTimeout bounds a check. Some look again after a while at what may pass by itself.
@@ -153,9 +155,9 @@ func Examine(ctx context.Context, c Config) (Report, error) {
 const connectionName = "delaybridge doctor"
 
 func (x *examination) examine(ctx context.Context) Report {
-	absent, findings := x.reach(ctx)
 	var r Report
-	all := checks()
+	all := slices.DeleteFunc(checks(), func(c check) bool { return x.only != nil && !slices.Contains(x.only, c.name) })
+	absent, findings := x.reach(ctx, all)
 	results := make([]struct {
 		findings []Finding
 		err      error
@@ -200,18 +202,29 @@ func (x *examination) examine(ctx context.Context) Report {
 	return r
 }
 
-// reach finds out which servers answer.
-func (x *examination) reach(ctx context.Context) (absent map[server]bool, findings []Finding) {
+// reach finds out which servers answer, of those that checks need.
+func (x *examination) reach(ctx context.Context, checks []check) (absent map[server]bool, findings []Finding) {
+	needed := map[server]bool{}
+	for _, c := range checks {
+		for _, s := range c.needs {
+			needed[s] = true
+		}
+	}
 	var work sync.WaitGroup
+	try := func(s server, reach func()) {
+		if needed[s] {
+			work.Go(reach)
+		}
+	}
 	var overAMQPErr, managementErr, redisErr error
-	work.Go(func() {
+	try(overAMQP, func() {
 		var ch *amqp.Channel
 		if ch, overAMQPErr = x.conn.Channel(ctx); overAMQPErr == nil {
 			_ = ch.Close()
 		}
 	})
-	work.Go(func() { x.tags, managementErr = x.whoAmI(ctx) })
-	work.Go(func() {
+	try(overManagement, func() { x.tags, managementErr = x.whoAmI(ctx) })
+	try(redisServer, func() {
 		limited, cancel := context.WithTimeout(ctx, x.Patience)
 		defer cancel()
 		_, redisErr = redisbridge.Inspect(limited, x.Redis, x.Topology)

@@ -126,24 +126,29 @@ func (x *examination) redisState(ctx context.Context) ([]Finding, error) {
 		if err != nil {
 			return nil, fmt.Errorf("INFO: %w", err)
 		}
-		findings := judgeRedisVersion(n.subject(), said["redis_version"], said["valkey_version"])
-		if said["role"] == "slave" {
-			findings = append(findings, find(redisReplica, n.subject(), "a replica of "+net.JoinHostPort(said["master_host"], said["master_port"]), n.cli()+" REPLICAOF NO ONE"))
-		}
-		if said["aof_enabled"] == "1" && said["aof_last_write_status"] == "err" {
-			findings = append(findings, find(redisWriteFailed, n.subject(), "the last write to the append-only file failed", n.cli()+" BGREWRITEAOF"))
-		}
-		if said["rdb_last_bgsave_status"] == "err" {
-			findings = append(findings, find(redisWriteFailed, n.subject(), "the last snapshot failed", n.cli()+" BGSAVE"))
-		}
-		used, _ := strconv.ParseInt(said["used_memory"], 10, 64)
-		most, _ := strconv.ParseInt(said["maxmemory"], 10, 64)
-		if most > 0 && used*100 >= most*fullPercent {
-			findings = append(findings, find(redisNearlyFull, n.subject(), fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)),
-				fmt.Sprintf("%s CONFIG SET maxmemory %d", n.cli(), 2*max(used, most))))
-		}
-		return findings, nil
+		return judgeRedis(n.subject(), n.cli(), said), nil
 	})
+}
+
+// judgeRedis judges what INFO says.
+func judgeRedis(subject, cli string, said map[string]string) []Finding {
+	findings := judgeRedisVersion(subject, said["redis_version"], said["valkey_version"])
+	if said["role"] == "slave" {
+		findings = append(findings, find(redisReplica, subject, "a replica of "+net.JoinHostPort(said["master_host"], said["master_port"]), cli+" REPLICAOF NO ONE"))
+	}
+	if said["aof_enabled"] == "1" && said["aof_last_write_status"] == "err" {
+		findings = append(findings, find(redisWriteFailed, subject, "the last write to the append-only file failed", cli+" BGREWRITEAOF"))
+	}
+	if said["rdb_last_bgsave_status"] == "err" {
+		findings = append(findings, find(redisWriteFailed, subject, "the last snapshot failed", cli+" BGSAVE"))
+	}
+	used, _ := strconv.ParseInt(said["used_memory"], 10, 64)
+	most, _ := strconv.ParseInt(said["maxmemory"], 10, 64)
+	if most > 0 && used*100 >= most*fullPercent {
+		findings = append(findings, find(redisNearlyFull, subject, fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)),
+			fmt.Sprintf("%s CONFIG SET maxmemory %d", cli, 2*max(used, most))))
+	}
+	return findings
 }
 
 // judgeRedisVersion knows Valkey, which calls itself Redis 7.2 as well.

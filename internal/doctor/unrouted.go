@@ -47,7 +47,7 @@ func (x *examination) unrouted(ctx context.Context) ([]Finding, error) {
 	for _, r := range routes[:min(len(routes), mostKeys)] {
 		found := fmt.Sprintf("%d of the first %d of %d messages in %s", counts[r], len(sample), total, x.Topology.Unrouted())
 		var commands []string
-		if bound := boundNow(bindings, r); bound != "" {
+		if bound := x.boundNow(bindings, r); bound != "" {
 			found += "; " + bound + " is bound for it by now"
 		} else {
 			commands = append(commands, x.bind(r))
@@ -111,14 +111,38 @@ func (x *examination) routeOf(d amqp.Delivery) route {
 	return route{t.ReadyExchange(), d.RoutingKey}
 }
 
-// boundNow names what a topic, direct or fanout exchange leads a key to.
-func boundNow(bindings []binding, r route) string {
+// boundNow names what an exchange leads a key to by now. Of a headers exchange that
+// depends on more than the key.
+func (x *examination) boundNow(bindings []binding, r route) string {
+	kind := amqp.ExchangeTopic
+	for _, e := range x.Topology.Exchanges() {
+		if e.Name == r.exchange {
+			kind = e.Kind
+		}
+	}
 	for _, b := range bindings {
-		if b.Source == r.exchange && len(b.Arguments) == 0 && topicMatches(strings.Split(b.RoutingKey, "."), strings.Split(r.key, ".")) {
+		leads := false
+		switch kind {
+		case amqp.ExchangeTopic:
+			leads = topicMatches(words(b.RoutingKey), words(r.key))
+		case amqp.ExchangeDirect:
+			leads = b.RoutingKey == r.key
+		case amqp.ExchangeFanout:
+			leads = true
+		}
+		if b.Source == r.exchange && leads {
 			return b.DestinationType + " " + b.Destination
 		}
 	}
 	return ""
+}
+
+// words are those of a routing key; an empty one has none.
+func words(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
 }
 
 // topicMatches tells whether a topic exchange takes a binding's words for a key's.
