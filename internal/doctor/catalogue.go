@@ -73,7 +73,7 @@ func catalogue() map[string]kind {
 		managementRefused:     {Warning, "most of what can be wrong with RabbitMQ cannot be seen", "correct management-url; or give the user a tag and access to the virtual host, without any permission there"},
 		redisUnreachable:      {Problem, "nothing is parked, and what is parked waits; what is in the lanes and tiers goes on", "bring Redis back, or correct redis-url"},
 		redisRefused:          {Problem, "whoever has these settings cannot use Redis", "correct redis-url, or permit the user what Redis names"},
-		checkNotMade:          {Warning, "nobody knows whether this is in order", ""},
+		checkNotMade:          {Warning, "nobody knows whether this is in order", "mend what it says, and run the doctor again"},
 
 		brokerVersion:    {Warning, "delaybridge is tested on RabbitMQ 3.10 to 4.3", "upgrade RabbitMQ, or this program"},
 		featureFlagOff:   {Warning, "features stay off after an upgrade until somebody enables them, and the next upgrade may refuse to start", ""},
@@ -98,7 +98,7 @@ func catalogue() map[string]kind {
 		userPrivileged:      {Warning, "who has the bridge's password can manage the broker", "give the management API a user of its own"},
 
 		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
-		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue, then have the messages published again (the second and third command, once)"},
+		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself"},
 		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
 
 		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},

@@ -56,8 +56,9 @@ const (
 
 // Check is what came of one check.
 type Check struct {
-	Name    string `json:"name"`
-	Outcome string `json:"outcome"`
+	Name    string   `json:"name"`
+	Outcome string   `json:"outcome"`
+	Codes   []string `json:"codes"` // of its findings
 }
 
 // Report is what an examination comes to. Findings are in order of severity.
@@ -80,7 +81,15 @@ func (r Report) Unreachable() bool {
 
 // Without returns the report without the findings of some codes.
 func (r Report) Without(codes ...string) Report {
-	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return slices.Contains(codes, f.Code) })
+	left := func(code string) bool { return slices.Contains(codes, code) }
+	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return left(f.Code) })
+	r.Checks = slices.Clone(r.Checks)
+	for i, c := range r.Checks {
+		r.Checks[i].Codes = slices.DeleteFunc(slices.Clone(c.Codes), left)
+		if c.Outcome == OutcomeFindings && len(r.Checks[i].Codes) == 0 {
+			r.Checks[i].Outcome = OutcomeFine
+		}
+	}
 	return r
 }
 
@@ -164,7 +173,7 @@ func (x *examination) examine(ctx context.Context) Report {
 	}, len(all))
 	var work sync.WaitGroup
 	for i, check := range all {
-		r.Checks = append(r.Checks, Check{check.name, OutcomeFine})
+		r.Checks = append(r.Checks, Check{check.name, OutcomeFine, []string{}})
 		if slices.ContainsFunc(check.needs, func(s server) bool { return absent[s] }) {
 			r.Checks[i].Outcome = OutcomeNotMade
 			continue
@@ -184,18 +193,12 @@ func (x *examination) examine(ctx context.Context) Report {
 			r.Checks[i].Outcome = OutcomeNotMade
 			result.findings = append(result.findings, x.notMade(r.Checks[i].Name, result.err))
 		}
+		for _, f := range result.findings {
+			if !slices.Contains(r.Checks[i].Codes, f.Code) {
+				r.Checks[i].Codes = append(r.Checks[i].Codes, f.Code)
+			}
+		}
 		findings = append(findings, result.findings...)
-	}
-	var without []string
-	for _, check := range r.Checks {
-		if check.Outcome == OutcomeNotMade {
-			without = append(without, check.Name)
-		}
-	}
-	for i, f := range findings {
-		if f.blocks {
-			findings[i].Found += "; so these checks are not made, or not all of them: " + strings.Join(without, ", ")
-		}
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
 	r.Findings = append([]Finding{}, findings...)
@@ -268,9 +271,14 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 		if isRefusal(one.err) {
 			code, commands = one.refused, one.refusal
 		}
-		f := find(code, one.subject, plain(one.err), commands...)
-		f.blocks = true
-		findings = append(findings, f)
+		var without []string
+		for _, c := range checks {
+			if slices.Contains(c.needs, one.server) {
+				without = append(without, c.name)
+			}
+		}
+		findings = append(findings, find(code, one.subject,
+			plain(one.err)+"; so these checks are not made: "+strings.Join(without, ", "), commands...))
 	}
 	return absent, findings
 }

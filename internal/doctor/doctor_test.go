@@ -318,7 +318,7 @@ func leases(t *testing.T, i *installation) {
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := park.Park(t.Context(), &message.Message{ID: "o-1", RoutingKey: "order.unpaid"}, message.After(2 * time.Second)); err != nil {
+	if _, err := park.Park(t.Context(), &message.Message{ID: "o-1", RoutingKey: "order.unpaid"}, message.After(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	f := i.has(t, ofBridges, "lease-expired", "shard 0")
@@ -423,7 +423,7 @@ func away(t *testing.T, i *installation) {
 func refused(t *testing.T, i *installation) {
 	for _, test := range []struct {
 		code, check string
-		spoil      func(*doctor.Config)
+		spoil       func(*doctor.Config)
 	}{
 		{"broker-refused", "unbound routing keys", func(c *doctor.Config) { c.AMQPURL = i.as(t, i.AMQPURL, i.user, "wrong") }},
 		{"management-refused", "RabbitMQ's version", func(c *doctor.Config) {

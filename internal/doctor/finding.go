@@ -35,8 +35,6 @@ type Finding struct {
 	Do string `json:"do,omitempty"`
 	// Commands mend it, in order. Words in capitals are for the reader to fill in.
 	Commands []string `json:"commands"`
-
-	blocks bool // other checks
 }
 
 // find is a finding with what the catalogue has about its code.
