@@ -18,12 +18,22 @@ func CheckNames() []string {
 }
 
 // What tests judge without a server.
-var (
-	JudgeRedis         = judgeRedis
-	JudgeBrokerVersion = judgeBrokerVersion
-	JudgeBrokerClock   = judgeBrokerClock
-	Shell              = shell
-)
+
+// JudgeRedis is judgeRedis.
+func JudgeRedis(subject, cli string, said map[string]string) []Finding {
+	return judgeRedis(subject, cli, said)
+}
+
+// JudgeBrokerVersion is judgeBrokerVersion.
+func JudgeBrokerVersion(node, found string) []Finding { return judgeBrokerVersion(node, found) }
+
+// JudgeBrokerClock is judgeBrokerClock.
+func JudgeBrokerClock(node, against string, o Offset) []Finding {
+	return judgeBrokerClock(node, against, o)
+}
+
+// Shell is shell.
+func Shell(word string) string { return shell(word) }
 
 type (
 	Node   = node

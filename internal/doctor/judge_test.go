@@ -13,7 +13,7 @@ func codes(findings []doctor.Finding) string {
 	for _, f := range findings {
 		all = append(all, f.Code)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(all, ",")
 }
 
 func TestVersionsAreJudged(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNodesAreJudged(t *testing.T) {
 		{doctor.Node{Name: "rabbit@one", Running: true}, ""},
 		{doctor.Node{Name: "rabbit@one", Memory: true}, "node-down"},
 		{doctor.Node{Name: "rabbit@one", Running: true, Partitions: []string{"rabbit@two"}}, "partition"},
-		{doctor.Node{Name: "rabbit@one", Running: true, Memory: true, Disk: true}, "broker-alarm broker-alarm"},
+		{doctor.Node{Name: "rabbit@one", Running: true, Memory: true, Disk: true}, "broker-alarm,broker-alarm"},
 	} {
 		findings := test.node.Judge()
 		if got := codes(findings); got != test.want {

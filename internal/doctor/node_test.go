@@ -25,6 +25,7 @@ func (i *installation) control(t *testing.T, args ...string) string {
 }
 
 func alarm(t *testing.T, i *installation) {
+	t.Helper()
 	i.control(t, "set_vm_memory_high_watermark", "0.0000001")
 	f := i.has(t, "nodes and alarms", "broker-alarm", "node "+i.broker.NodeName())
 	if !strings.HasPrefix(f.Found, "memory alarm: ") {
@@ -43,6 +44,7 @@ func alarm(t *testing.T, i *installation) {
 }
 
 func deadLetters(t *testing.T, i *installation) {
+	t.Helper()
 	const check = "dead-letter settings"
 	i.control(t, "eval", "application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 32), application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 60000).")
 	few := i.has(t, check, "dead-letter-prefetch", i.broker.NodeName())
@@ -69,6 +71,7 @@ func deadLetters(t *testing.T, i *installation) {
 
 // A node that has forgotten a flag is like one that was upgraded from before it.
 func featureFlag(t *testing.T, i *installation) {
+	t.Helper()
 	var flags []struct{ Name, State, Stability string }
 	if err := json.Unmarshal(i.Manage(t, http.MethodGet, "/api/feature-flags", ""), &flags); err != nil {
 		t.Fatal(err)
@@ -76,12 +79,13 @@ func featureFlag(t *testing.T, i *installation) {
 	var enabled []string
 	forgotten := ""
 	for _, f := range flags {
-		switch {
-		case f.State != "enabled":
-		case f.Stability == "stable" && forgotten == "":
-			forgotten = f.Name
-		default:
-			enabled = append(enabled, f.Name)
+		if f.Stability == "stable" {
+			forgotten = f.Name // the last: none depends on it
+		}
+	}
+	for _, f := range flags {
+		if f.State == "enabled" && f.Name != forgotten {
+			enabled = append(enabled, "'"+f.Name+"'")
 		}
 	}
 	if forgotten == "" {
