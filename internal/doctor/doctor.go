@@ -47,6 +47,12 @@ type Config struct {
 // checkTimeout bounds a check. Some look again after a while at what may pass by itself.
 const checkTimeout = 45 * time.Second
 
+// A check is made again where the management API has failed it.
+const (
+	tries      = 4
+	retryAfter = time.Second
+)
+
 // Outcomes of a check.
 const (
 	OutcomeFine     = "fine"
@@ -135,6 +141,8 @@ type examination struct {
 	Config
 	conn *broker.Conn
 	tags []string // of the user who asks the management API
+
+	listing sync.Mutex
 }
 
 // Examine makes all checks. It fails only where ctx ends or the configuration is wrong.
@@ -181,7 +189,13 @@ func (x *examination) examine(ctx context.Context) Report {
 		work.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			results[i].findings, results[i].err = check.run(x, limited)
+			for try := range tries {
+				// RabbitMQ 3.10 answers 500 at times, where a queue is as new as the question.
+				if try > 0 && (!errors.Is(results[i].err, topology.ErrUnreachable) || again(limited, retryAfter) != nil) {
+					break
+				}
+				results[i].findings, results[i].err = check.run(x, limited)
+			}
 		})
 	}
 	work.Wait()

@@ -81,7 +81,10 @@ type queue struct {
 	Unacknowledged  *int           `json:"messages_unacknowledged"`
 }
 
+// queues are listed by one check at a time: of many queues that costs the broker.
 func (x *examination) queues(ctx context.Context) (map[string]queue, error) {
+	x.listing.Lock()
+	defer x.listing.Unlock()
 	var list []queue
 	err := x.Management.Get(ctx, "queues/{vhost}", &list)
 	byName := map[string]queue{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -110,20 +111,23 @@ func joined(err error) []error {
 
 // others are names of exchanges and queues that are not the bridge's.
 func (x *examination) others(ctx context.Context) (names []string, err error) {
-	for _, path := range []string{"queues/{vhost}", "exchanges/{vhost}"} {
-		var list []struct {
-			Name string `json:"name"`
-		}
-		if err := x.Management.Get(ctx, path, &list); err != nil {
-			return nil, err
-		}
-		for _, one := range list {
-			if one.Name != "" && !strings.HasPrefix(one.Name, x.Topology.Prefix()+".") {
-				names = append(names, one.Name)
-			}
-		}
+	var exchanges []struct {
+		Name string `json:"name"`
 	}
-	return append(names, "anything"), nil
+	if err := x.Management.Get(ctx, "exchanges/{vhost}", &exchanges); err != nil {
+		return nil, err
+	}
+	queues, err := x.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.Sorted(maps.Keys(queues))
+	for _, e := range exchanges {
+		names = append(names, e.Name)
+	}
+	return append(slices.DeleteFunc(names, func(name string) bool {
+		return name == "" || strings.HasPrefix(name, x.Topology.Prefix()+".")
+	}), "anything"), nil
 }
 
 // judgePermissions compares patterns, by permission, with what a bridge needs, and with
