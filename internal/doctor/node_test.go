@@ -33,14 +33,6 @@ func alarm(t *testing.T, i *installation) {
 	}
 	i.mend(t, f)
 	i.hasNot(t, "nodes and alarms", f.Code)
-
-	i.control(t, "set_disk_free_limit", "900000GB")
-	f = i.has(t, "nodes and alarms", f.Code, "node "+i.broker.NodeName())
-	if !strings.HasPrefix(f.Found, "disk alarm: ") {
-		t.Errorf("found: %s", f.Found)
-	}
-	i.mend(t, f)
-	i.hasNot(t, "nodes and alarms", f.Code)
 }
 
 func deadLetters(t *testing.T, i *installation) {
