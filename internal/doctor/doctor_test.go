@@ -268,9 +268,13 @@ func unrouted(t *testing.T, i *installation) {
 	}
 	i.has(t, check, f.Code, "routing key gone")
 	// A look leaves them there.
-	if q, err := ch.QueueDeclarePassive(top.Unrouted(), true, false, false, false, nil); err != nil || q.Messages != 4 {
-		t.Errorf("%+v, %v", q, err)
-	}
+	until(t, "all messages to be back", func() bool {
+		q, err := ch.QueueDeclarePassive(top.Unrouted(), true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Messages == 4
+	})
 	if _, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		t.Fatal(err)
 	}
