@@ -2,6 +2,7 @@ package redisbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -45,10 +46,17 @@ type Lease struct {
 // is not that of t instead of refusing it.
 func Inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topology) (Inspection, error) {
 	i, err := inspect(ctx, client, t)
-	if err != nil {
-		return Inspection{}, fmt.Errorf("redisbridge: %w", classify(err))
+	var odd *strconv.NumError
+	switch classified := classify(err); {
+	case err == nil:
+		return i, nil
+	case errors.As(err, &odd), ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return Inspection{}, fmt.Errorf("redisbridge: %w", err)
+	case errors.Is(classified, ErrUnconfirmed): // there is nothing to be unsure of
+		return Inspection{}, fmt.Errorf("redisbridge: %w: %w", ErrUnreachable, err)
+	default:
+		return Inspection{}, fmt.Errorf("redisbridge: %w", classified)
 	}
-	return i, nil
 }
 
 func inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topology) (Inspection, error) {
