@@ -49,6 +49,18 @@ func NewManagement(rawURL, vhost string) (*Management, error) {
 	return m, nil
 }
 
+// User returns who asks.
+func (m *Management) User() string { return m.user }
+
+// VHost returns the virtual host that is asked about.
+func (m *Management) VHost() string { return m.vhost }
+
+// Address returns the URL of what the API has at path, as for [Management.Get],
+// without credentials.
+func (m *Management) Address(path string) string {
+	return strings.TrimRight(m.base.String(), "/") + "/api/" + strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost))
+}
+
 // String returns the address of the API, without credentials.
 func (m *Management) String() string { return m.base.String() }
 
@@ -84,6 +96,7 @@ type brokerBinding struct {
 	Destination     string         `json:"destination"`
 	DestinationType string         `json:"destination_type"` // KindExchange or KindQueue
 	RoutingKey      string         `json:"routing_key"`
+	PropertiesKey   string         `json:"properties_key"` // of key and arguments, in the binding's address
 	Arguments       map[string]any `json:"arguments"`
 }
 

@@ -18,13 +18,22 @@ type Drift struct {
 	Expected string `json:"expected"`
 	Found    string `json:"found"`
 	Remedy   string `json:"remedy"`
+
+	// Policy and OperatorPolicy name those that the effective value may come from,
+	// where it is not that of the queue's own argument.
+	Policy         string `json:"policy,omitempty"`
+	OperatorPolicy string `json:"operator_policy,omitempty"`
+	// Path is below /api in the management API what DELETE removes a surplus binding by.
+	Path string `json:"path,omitempty"`
 }
 
-// What Field, Expected and Found say of something that is missing or surplus.
+// What Field, Expected and Found say where it is not a property that differs.
 const (
-	fieldExistence = "existence"
-	present        = "present"
-	absent         = "absent"
+	FieldExistence  = "existence"
+	FieldConsumers  = "consumers"  // of a queue that messages are to leave when they are due
+	FieldStatistics = "statistics" // without which policies do not show
+	present         = "present"
+	absent          = "absent"
 )
 
 const (
@@ -39,6 +48,16 @@ const (
 	statisticsTimeout = 20 * time.Second
 	statisticsPoll    = 500 * time.Millisecond
 )
+
+// Surplus reports whether d is something that is there and should not be.
+func (d Drift) Surplus() bool { return d.Field == FieldExistence && d.Expected == absent }
+
+// Missing reports whether d is something that should be there and is not.
+func (d Drift) Missing() bool { return d.Field == FieldExistence && d.Found == absent }
+
+func surplus(kind, name, found, remedy string) Drift {
+	return Drift{Kind: kind, Name: name, Field: FieldExistence, Expected: absent, Found: found, Remedy: remedy}
+}
 
 // Verify compares the broker's effective state with the description: which
 // exchanges, queues and bindings there are, their properties and arguments, and
@@ -70,26 +89,28 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 		found, ok := queues[q.Name]
 		drifts = append(drifts, q.compare(found, ok)...)
 		if ok && found.Consumers > 0 && t.waits(q.Name) {
-			drifts = append(drifts, Drift{KindQueue, q.Name, "consumers", "0", strconv.Itoa(found.Consumers),
-				"stop the consumer: it takes messages before they are due"})
+			drifts = append(drifts, Drift{
+				Kind: KindQueue, Name: q.Name, Field: FieldConsumers, Expected: "0", Found: strconv.Itoa(found.Consumers),
+				Remedy: "stop the consumer: it takes messages before they are due",
+			})
 		}
 	}
 	for _, name := range t.leftovers(queues) {
-		drifts = append(drifts, Drift{KindQueue, name, fieldExistence, absent, present,
-			"left by another configuration: let its messages run off, then delete it"})
+		drifts = append(drifts, surplus(KindQueue, name, present,
+			"left by another configuration: let its messages run off, then delete it"))
 	}
 	wider := t.withLeftEntries(exchanges)
 	for _, e := range wider.entries[len(t.entries):] {
 		for _, name := range []string{t.ReadyExchangeOf(e.Name), t.EntryExchangeOf(e.Name)} {
 			if _, ok := exchanges[name]; ok {
-				drifts = append(drifts, Drift{KindExchange, name, fieldExistence, absent, present, remedyEntry})
+				drifts = append(drifts, surplus(KindExchange, name, present, remedyEntry))
 			}
 		}
 	}
 	if len(t.entries) == 0 {
 		for _, x := range t.dueExchanges() {
 			if _, ok := exchanges[x.Name]; ok {
-				drifts = append(drifts, Drift{KindExchange, x.Name, fieldExistence, absent, present, remedyEntry})
+				drifts = append(drifts, surplus(KindExchange, x.Name, present, remedyEntry))
 			}
 		}
 	}
@@ -138,7 +159,7 @@ func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
 func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
 	c := comparison{kind: KindExchange, name: x.Name}
 	if !ok {
-		c.differ(fieldExistence, present, absent, remedyApply)
+		c.differ(FieldExistence, present, absent, remedyApply)
 		return c.drifts
 	}
 	c.equal("type", x.Kind, found.Type)
@@ -152,7 +173,7 @@ func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
 func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 	c := comparison{kind: KindQueue, name: q.Name}
 	if !ok {
-		c.differ(fieldExistence, present, absent, remedyApply)
+		c.differ(FieldExistence, present, absent, remedyApply)
 		return c.drifts
 	}
 	c.equal("type", q.Args[argQueueType], found.Type)
@@ -161,7 +182,7 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 	c.equal("exclusive", false, found.Exclusive)
 	c.arguments(q.Args, found.Arguments)
 	if found.EffectivePolicy == nil {
-		c.differ("statistics", present, absent,
+		c.differ(FieldStatistics, present, absent,
 			"the management API knows neither policies nor messages of it: is its leader up, and is the collection of statistics on?")
 		return c.drifts
 	}
@@ -175,6 +196,8 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 		// An argument that is wrong by itself has been reported above.
 		if e := text(g.precedence.effective(argument, policy)); e != text(argument) && e != text(wanted) {
 			c.differ(g.name, text(wanted), e, "change "+found.policies()+" so that it leaves "+g.name+" alone or does not match "+q.Name)
+			last := &c.drifts[len(c.drifts)-1]
+			last.Policy, last.OperatorPolicy = found.Policy, found.OperatorPolicy
 		}
 	}
 	return c.drifts
@@ -199,7 +222,7 @@ type comparison struct {
 }
 
 func (c *comparison) differ(field, expected, found, remedy string) {
-	c.drifts = append(c.drifts, Drift{c.kind, c.name, field, expected, found, remedy})
+	c.drifts = append(c.drifts, Drift{Kind: c.kind, Name: c.name, Field: field, Expected: expected, Found: found, Remedy: remedy})
 }
 
 func (c *comparison) equal(field string, expected, found any) {

@@ -1,5 +1,10 @@
 package topology
 
+import (
+	"net/url"
+	"strings"
+)
+
 // compareBindings finds described bindings that are missing, and others that
 // take messages out of their way: a second match on the entry exchange keeps a
 // message from the alternate exchange, so it would never reach the inbox.
@@ -23,7 +28,9 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 		}
 		// Without its ends it is reported by them.
 		if from && to && !found[b.key()] {
-			drifts = append(drifts, Drift{KindBinding, b.name(), fieldExistence, b.details(), absent, remedyApply})
+			drifts = append(drifts, Drift{
+				Kind: KindBinding, Name: b.name(), Field: FieldExistence, Expected: b.details(), Found: absent, Remedy: remedyApply,
+			})
 		}
 	}
 	for _, x := range wider.Exchanges() {
@@ -40,8 +47,10 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 		from, to := id{KindExchange, b.Source}, id{KindQueue, b.Destination}
 		intoQueue := b.DestinationType == KindQueue && b.Source != "" && ours[to]
 		if (ours[from] || intoQueue) && !described[b.key()] {
-			drifts = append(drifts, Drift{KindBinding, b.Source + " -> " + b.Destination, fieldExistence, absent,
-				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way"})
+			d := surplus(KindBinding, b.Source+" -> "+b.Destination,
+				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way")
+			d.Path = b.path()
+			drifts = append(drifts, d)
 		}
 	}
 	return drifts
@@ -59,4 +68,15 @@ func (b Binding) key() bindingKey {
 
 func (b brokerBinding) key() bindingKey {
 	return bindingKey{b.Source, b.RoutingKey, list(b.Arguments, text), id{b.DestinationType, b.Destination}}
+}
+
+// path is that of the binding below /api, with {vhost} for the virtual host.
+func (b brokerBinding) path() string {
+	destination := "q"
+	if b.DestinationType == KindExchange {
+		destination = "e"
+	}
+	return strings.Join([]string{
+		"bindings/{vhost}/e", url.PathEscape(b.Source), destination, url.PathEscape(b.Destination), url.PathEscape(b.PropertiesKey),
+	}, "/")
 }

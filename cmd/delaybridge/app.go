@@ -47,7 +47,7 @@ func newRootCommand(a *app) *cobra.Command {
 millisecond to ten years: tiers of TTL queues do the last stretch, Redis keeps
 what is further away.
 
-Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found,
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings,
 4 a server is unreachable, 130 interrupted.`,
 		Version:       version(),
 		SilenceErrors: true,
@@ -69,6 +69,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found,
 		newListCommand(a),
 		newStatsCommand(a),
 		newTopCommand(a),
+		newDoctorCommand(a),
 		newBridgeCommand(a),
 		newConsumeCommand(a),
 		newQuarantineCommand(a),

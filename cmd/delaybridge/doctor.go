@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func newDoctorCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the whole installation, and say what is wrong and what mends it",
+		Long: `Looks at RabbitMQ, Redis and the bridges, changes nothing, and says of each finding what
+it means and which command mends it; docs/operations.md has an entry for each. Run it
+where a bridge runs, and with its settings: its user and this machine's clock are
+examined, too.
+
+What cannot be looked at is a finding as well, and the other checks go on. The user of
+the management URL needs the tag monitoring, for permissions administrator. What only
+rabbitmqctl shows is looked at with --rabbitmqctl.
+
+Takes a few seconds; some 20 where it has to look again to tell what passes from what
+stays. Exits with 3 where there is a problem or a warning, and with 4 where a server
+is unreachable; notes alone are no reason.`,
+		Example: `  delaybridge doctor
+  delaybridge doctor --rabbitmqctl 'docker exec rabbitmq rabbitmqctl' -o json
+  delaybridge doctor --ignore redis-settings-unseen,one-bridge`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON)
+	control := cmd.Flags().String("rabbitmqctl", "", "how to run rabbitmqctl on a node: the program, and arguments, separated by spaces")
+	ignore := cmd.Flags().StringSlice("ignore", nil, "codes of findings to leave out, comma-separated")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		for _, code := range *ignore {
+			if !slices.Contains(doctor.Codes(), code) {
+				return usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
+			}
+		}
+		management, err := settings.management()
+		if err != nil {
+			return err
+		}
+		redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // what matters of it is found
+		client, err := redisbridge.NewClient(settings.redisURL)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }()
+		report, err := doctor.Examine(cmd.Context(), doctor.Config{
+			Topology: settings.topology, AMQPURL: settings.amqpURL, Management: management, Redis: client,
+			RabbitMQCtl: strings.Fields(*control), Patience: settings.connectTimeout,
+		})
+		if err != nil {
+			return err
+		}
+		report = report.Without(*ignore...)
+		if err := a.printReport(*format, report); err != nil {
+			return err
+		}
+		switch {
+		case report.Unreachable():
+			return codedError{exitUnreachable, errors.New("a server is unreachable")}
+		case report.Severe():
+			return codedError{exitDrift, fmt.Errorf("findings: %s", summary(report))}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// summary counts findings by severity.
+func summary(r doctor.Report) string {
+	var parts []string
+	for _, severity := range []doctor.Severity{doctor.Problem, doctor.Warning, doctor.Note} {
+		n := 0
+		for _, f := range r.Findings {
+			if f.Severity == severity {
+				n++
+			}
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%ss %d", severity, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (a *app) printReport(format string, r doctor.Report) error {
+	if format == formatJSON {
+		encoder := json.NewEncoder(a.out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false) // commands are to be read
+		return encoder.Encode(r)
+	}
+	var text strings.Builder
+	for _, c := range r.Checks {
+		mark := map[string]string{doctor.OutcomeFine: "ok", doctor.OutcomeFindings: "!!", doctor.OutcomeNotMade: "??"}[c.Outcome]
+		fmt.Fprintf(&text, "[%s] %s\n", mark, c.Name)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&text, "\n%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.Code, f.Subject)
+		fmt.Fprintf(&text, "  found  %s\n  means  %s\n", f.Found, f.Means)
+		if f.Do != "" {
+			fmt.Fprintf(&text, "  do     %s\n", f.Do)
+		}
+		for _, command := range f.Commands {
+			fmt.Fprintf(&text, "         $ %s\n", command)
+		}
+	}
+	if len(r.Findings) == 0 {
+		text.WriteString("\nnothing found\n")
+	} else {
+		fmt.Fprintf(&text, "\n%s; docs/operations.md has an entry for each\n", summary(r))
+	}
+	_, err := a.out.Write([]byte(text.String()))
+	return err
+}

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// overdueFor is for how long a lease may be over, with something to promote, before
+// that is a finding. Another bridge takes it over within about two leases.
+const overdueFor = 10 * time.Second
+
+// bridges judges the layout, who is alive, and what nobody promotes.
+func (x *examination) bridges(ctx context.Context) (findings []Finding, err error) {
+	i, err := x.inspection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shards := strconv.Itoa(x.Topology.Shards())
+	if i.Version != "" && (i.Version != i.WantVersion || i.Shards != shards) {
+		found := fmt.Sprintf("in use with shards %s, not %s", i.Shards, shards)
+		if i.Version != i.WantVersion {
+			found = fmt.Sprintf("it holds what another release of delaybridge has parked (layout %s, not %s)", i.Version, i.WantVersion)
+		}
+		findings = append(findings, find(redisLayout, "prefix "+x.Topology.Prefix(), found, "delaybridge config show"))
+	}
+	switch len(i.Bridges) {
+	case 0:
+		findings = append(findings, find(noBridge, "prefix "+x.Topology.Prefix(), "no bridge is in the register of this Redis", "delaybridge bridge"))
+	case 1:
+		findings = append(findings, find(oneBridge, "bridge "+i.Bridges[0].ID, "it is the only one", "delaybridge bridge"))
+	}
+	for _, l := range i.Leases {
+		if found := judgeLease(l, i.Now); found != "" {
+			findings = append(findings, find(leaseExpired, fmt.Sprintf("shard %d", l.Shard), found, "delaybridge bridge"))
+		}
+	}
+	return findings, nil
+}
+
+// judgeLease says what waits for nobody, if something does.
+func judgeLease(l redisbridge.Lease, now time.Time) string {
+	over := now.Sub(l.Ends)
+	if l.Owner != "" && over < overdueFor {
+		return ""
+	}
+	late := time.Duration(0)
+	if !l.Next.IsZero() {
+		late = now.Sub(l.Next)
+	}
+	if late < overdueFor && l.Claimed == 0 {
+		return ""
+	}
+	text := "nobody owns it"
+	if l.Owner != "" {
+		text = fmt.Sprintf("the lease of its owner %s ended %v ago", l.Owner, over.Round(time.Second))
+	}
+	if late > 0 {
+		text += fmt.Sprintf("; its next message should have been promoted %v ago", late.Round(time.Second))
+	}
+	if l.Claimed > 0 {
+		text += fmt.Sprintf("; claimed and not settled: %d", l.Claimed)
+	}
+	return text
+}
+
+const (
+	// sharingLooks and sharingPause: a bridge that starts or stops is here before it is
+	// there, for a moment. One that was killed stays in the register for 40 seconds, but
+	// does not renew its entry, as others do every 15.
+	sharingPause = 3 * time.Second
+	sharingLooks = 7
+)
+
+// sharing compares the bridges that Redis knows with those that consume the inbox.
+func (x *examination) sharing(ctx context.Context) (findings []Finding, err error) {
+	first, there, here, err := x.sides(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for look := 1; look < sharingLooks && len(there)+len(here) > 0; look++ {
+		if err := again(ctx, sharingPause); err != nil {
+			return nil, err
+		}
+		_, there2, here2, err := x.sides(ctx)
+		if err != nil {
+			return nil, err
+		}
+		there = slices.DeleteFunc(there, func(a redisbridge.Attendance) bool {
+			return !slices.ContainsFunc(there2, func(b redisbridge.Attendance) bool { return a.ID == b.ID })
+		})
+		here = slices.DeleteFunc(here, func(c consumer) bool {
+			return !slices.ContainsFunc(here2, func(d consumer) bool { return c.Tag == d.Tag })
+		})
+		first = slices.DeleteFunc(first, func(a redisbridge.Attendance) bool { // those that have renewed go
+			return slices.ContainsFunc(there2, func(b redisbridge.Attendance) bool { return a.ID == b.ID && b.Until.After(a.Until) })
+		})
+	}
+	for _, b := range there {
+		if slices.Contains(first, b) {
+			continue // not heard of since: it is dead
+		}
+		findings = append(findings, find(bridgeElsewhere, "bridge "+b.ID,
+			fmt.Sprintf("in the register of %s, and it does not consume %s of virtual host %s at %s", redisName(x.Redis), x.Topology.Inbox(), x.Management.VHost(), x.Management),
+			"rabbitmqctl list_consumers "+x.on(), "redis-cli CLIENT LIST"))
+	}
+	for _, c := range here {
+		findings = append(findings, find(otherRedis, "bridge "+c.Tag,
+			fmt.Sprintf("it consumes %s over connection %s, and is not in the register of %s", x.Topology.Inbox(), c.Channel.Connection, redisName(x.Redis)), x.closing(c)))
+	}
+	return findings, nil
+}
+
+// sides returns who is in the register, those of them who do not consume the inbox, and
+// who does so and is not in the register.
+func (x *examination) sides(ctx context.Context) (all, there []redisbridge.Attendance, here []consumer, err error) {
+	consumers, err := x.consumers(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	i, err := x.inspection(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, b := range i.Bridges {
+		if !slices.ContainsFunc(consumers, func(c consumer) bool { return c.Tag == b.ID }) {
+			there = append(there, b)
+		}
+	}
+	for _, c := range consumers {
+		known := slices.ContainsFunc(i.Bridges, func(b redisbridge.Attendance) bool { return b.ID == c.Tag })
+		if c.Queue.Name == x.Topology.Inbox() && bridgeTag.MatchString(c.Tag) && !known {
+			here = append(here, c)
+		}
+	}
+	return i.Bridges, there, here, nil
+}

@@ -1,0 +1,125 @@
+package doctor
+
+// The codes.
+const (
+	brokerUnreachable     = "broker-unreachable"
+	brokerRefused         = "broker-refused"
+	managementUnreachable = "management-unreachable"
+	managementRefused     = "management-refused"
+	redisUnreachable      = "redis-unreachable"
+	redisRefused          = "redis-refused"
+	checkNotMade          = "check-not-made"
+
+	brokerVersion    = "broker-version"
+	featureFlagOff   = "feature-flag-off"
+	brokerAlarm      = "broker-alarm"
+	nodeDown         = "node-down"
+	partition        = "partition"
+	deadLetterFew    = "dead-letter-prefetch"
+	deadLetterSlow   = "dead-letter-retry"
+	deadLetterUnseen = "dead-letter-settings-unseen"
+
+	topologyMissing  = "topology-missing"
+	topologyDiffers  = "topology-differs"
+	topologyLeftover = "topology-leftover"
+	policyOverrides  = "policy-overrides"
+	foreignBinding   = "foreign-binding"
+	tierConsumed     = "tier-consumed"
+	statisticsOff    = "statistics-off"
+
+	permissionMissing   = "permission-missing"
+	permissionConfigure = "permission-configure"
+	permissionTooWide   = "permission-too-wide"
+	userPrivileged      = "user-privileged"
+
+	inboxUnattended = "inbox-unattended"
+	unroutedHolds   = "unrouted-messages"
+	tierWedged      = "tier-wedged"
+
+	redisVersion      = "redis-version"
+	redisReplica      = "redis-replica"
+	redisWriteFailed  = "redis-write-failed"
+	redisNearlyFull   = "redis-nearly-full"
+	redisEvicts       = "redis-evicts"
+	redisAppendOnly   = "redis-appendonly"
+	redisAppendFsync  = "redis-appendfsync"
+	redisRewriteFsync = "redis-fsync-on-rewrite"
+	redisListpack     = "redis-listpack"
+	redisUnseen       = "redis-settings-unseen"
+
+	redisLayout      = "redis-layout"
+	noBridge         = "no-bridge"
+	oneBridge        = "one-bridge"
+	leaseExpired     = "lease-expired"
+	bridgeElsewhere  = "bridge-elsewhere"
+	otherRedis       = "bridge-of-other-redis"
+	inboxTaken       = "inbox-taken"
+	redisClockWrong  = "clock-redis"
+	brokerClockWrong = "clock-broker"
+)
+
+// kind is what is the same in all findings of a code.
+type kind struct {
+	severity  Severity
+	means, do string
+}
+
+// catalogue has every code.
+func catalogue() map[string]kind {
+	return map[string]kind{
+		brokerUnreachable:     {Problem, "nothing can be published, promoted or consumed", ""},
+		brokerRefused:         {Problem, "whoever has these settings cannot use the broker", "correct amqp-url; or see whether virtual host and user are there, and let the user in"},
+		managementUnreachable: {Problem, "messages travel without it; most of what can be wrong with RabbitMQ cannot be seen", ""},
+		managementRefused:     {Warning, "most of what can be wrong with RabbitMQ cannot be seen", "correct management-url; or give the user a tag and access to the virtual host, without any permission there"},
+		redisUnreachable:      {Problem, "nothing is parked, and what is parked waits; what is in the lanes and tiers goes on", "bring Redis back, or correct redis-url"},
+		redisRefused:          {Problem, "whoever has these settings cannot use Redis", "correct redis-url, or permit the user what Redis names"},
+		checkNotMade:          {Warning, "nobody knows whether this is in order", "mend what it says, and run the doctor again"},
+
+		brokerVersion:    {Warning, "delaybridge is tested on RabbitMQ 3.10 to 4.3", "upgrade RabbitMQ, or this program"},
+		featureFlagOff:   {Warning, "features stay off after an upgrade until somebody enables them, and the next upgrade may refuse to start", ""},
+		brokerAlarm:      {Problem, "RabbitMQ blocks all publishers: nothing is taken in or promoted until the alarm clears", "free memory or disk; the command raises the limit, where there is room to"},
+		nodeDown:         {Problem, "quorum queues that have no majority without the node stand still; the others have one failure less to spare", "start the node"},
+		partition:        {Problem, "the nodes do not see each other, and each side may go its own way", "restart the nodes of the smaller side"},
+		deadLetterFew:    {Warning, "a tier drains at half the rate, and so many messages that their queue does not take hold up all behind them", "keep it in advanced.config, too; it counts for workers that start from now on, so restart the node"},
+		deadLetterSlow:   {Warning, "what could not be handed over, because the ready exchange was missing or a queue was full, is tried again so late", "keep it in advanced.config, too; it counts for workers that start from now on, so restart the node"},
+		deadLetterUnseen: {Note, "the rate at which tiers drain, and when they try again, is not known: only rabbitmqctl shows it", "run the command on a node, it should print 1000 and 10000; or let the doctor do so: --rabbitmqctl"},
+
+		topologyMissing:  {Problem, "messages that come by here are refused or go astray", ""},
+		topologyDiffers:  {Problem, "messages come early or late, are dropped, or are refused; it cannot be changed, only made anew", "see that the queue is empty, and stop the bridges for as long; or choose another prefix"},
+		topologyLeftover: {Warning, "it belongs to another configuration; what is in a queue comes out when it is due", "list the tiers and entries again; or delete it once it is empty"},
+		policyOverrides:  {Problem, "the broker goes by the policy, not by the queue's argument: messages come early, are dropped, or are refused", "the command leaves the policy as it is for everybody else"},
+		foreignBinding:   {Problem, "it takes messages out of their way, or puts others into it", ""},
+		tierConsumed:     {Problem, "it gets messages before they are due", "stop the program behind that connection; closed, it may come back"},
+		statisticsOff:    {Warning, "neither policies nor stuck messages can be seen", "set management_agent.disable_metrics_collector = false in rabbitmq.conf, or see whether the queue has a leader"},
+
+		permissionMissing:   {Problem, "a bridge with these settings cannot do its work", ""},
+		permissionConfigure: {Note, "the bridge works, and does not put back what somebody deletes", "run delaybridge topology apply as another user, at first and after each deletion"},
+		permissionTooWide:   {Warning, "who has the bridge's password can read, change or delete what has nothing to do with it", "where the user has other tasks as well, give the bridge one of its own"},
+		userPrivileged:      {Warning, "who has the bridge's password can manage the broker", "give the management API a user of its own"},
+
+		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
+		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself"},
+		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
+
+		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},
+		redisReplica:      {Problem, "it refuses writes", "name the primary, or the Sentinels, in redis-url; or promote this server"},
+		redisWriteFailed:  {Problem, "Redis refuses writes, and may lose what it has when it stops", "see the log of Redis, and make room on its disk; the command then writes anew"},
+		redisNearlyFull:   {Warning, "a full Redis refuses to park", "the command lasts until the restart; change redis.conf as well"},
+		redisEvicts:       {Problem, "a full Redis throws parked messages away", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
+		redisAppendOnly:   {Problem, "parked messages are lost when Redis stops", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
+		redisAppendFsync:  {Warning, "messages parked in the last second or two can be lost when the machine fails", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
+		redisRewriteFsync: {Warning, "messages parked while Redis rewrites its file can be lost when the machine fails", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
+		redisListpack:     {Note, "parked messages take more memory than they need", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
+		redisUnseen:       {Warning, "nobody knows whether Redis keeps what it confirms", "permit it, or compare the provider's settings with docs/operations.md and say --ignore redis-settings-unseen"},
+
+		redisLayout:      {Problem, "a bridge or producer with these settings refuses to work", "set shards to what is in use, or choose another prefix"},
+		noBridge:         {Problem, "nothing is promoted: messages become late", ""},
+		oneBridge:        {Note, "nobody takes over when it dies", "start another one, on another machine"},
+		leaseExpired:     {Problem, "its messages wait, and are late", "start a bridge; where one runs, see its log, and whether RabbitMQ has an alarm"},
+		bridgeElsewhere:  {Problem, "two deployments share the prefix in Redis: each promotes the other's messages on its own broker; or the bridge has lost its connection to RabbitMQ", "give one of them another prefix; or see the bridge's log"},
+		otherRedis:       {Problem, "two deployments share the prefix on this broker: each parks what the other one's publishers send, and cannot cancel it; or the bridge has lost its connection to Redis", "give one of them another prefix; or see the bridge's log"},
+		inboxTaken:       {Problem, "it takes messages that are to be parked, and nobody delivers them", "stop the program behind that connection; closed, it may come back"},
+		redisClockWrong:  {Warning, "instants that are given here (x-deliver-at, --at) mean another one to Redis, whose clock decides; relative delays are right", "run it on both machines, and let the clocks be slewed, never stepped"},
+		brokerClockWrong: {Warning, "TTLs are relative and stay right; but a clock that is put right by a step, or another node's after a change of leader, makes what is in tiers and lanes early or late by as much", "run it on both machines, and let the clocks be slewed, never stepped"},
+	}
+}

@@ -1,0 +1,319 @@
+// Package doctor examines an installation, that is RabbitMQ, Redis and the bridges of
+// one prefix, and says of each finding what it means and which command mends it.
+//
+// It only looks. Each check stands alone and has a time limit; one that cannot be made,
+// for lack of a right, or since a server does not answer, is itself a finding, and
+// the others are made all the same.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Config says what to examine.
+type Config struct {
+	// Topology is the bridges' own. Required.
+	Topology *topology.Topology
+	// AMQPURL is the one that the bridges have: its user is examined. Required.
+	AMQPURL string
+	// Management asks about the virtual host of AMQPURL. Required.
+	Management *topology.Management
+	// Redis is of redisbridge.NewClient. The doctor does not close it. Required.
+	Redis redis.UniversalClient
+	// RabbitMQCtl is how to run rabbitmqctl on a node, such as
+	// docker exec rabbitmq rabbitmqctl. Without it no check runs a program.
+	RabbitMQCtl []string
+	// Patience is how long to try to reach RabbitMQ over AMQP. Required.
+	Patience time.Duration
+	// Now is this machine's clock. Defaults to time.Now.
+	Now func() time.Time
+
+	only []string // names of the checks to make; all without
+}
+
+// checkTimeout bounds a check. Some look again after a while at what may pass by itself.
+const checkTimeout = 45 * time.Second
+
+// A check is made again where the management API has failed it.
+const (
+	tries      = 4
+	retryAfter = time.Second
+)
+
+// Outcomes of a check.
+const (
+	OutcomeFine     = "fine"
+	OutcomeFindings = "findings"
+	OutcomeNotMade  = "not made" // or not all of it
+)
+
+// Check is what came of one check.
+type Check struct {
+	Name    string   `json:"name"`
+	Outcome string   `json:"outcome"`
+	Codes   []string `json:"codes"` // of its findings
+}
+
+// Report is what an examination comes to. Findings are in order of severity.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	Checks   []Check   `json:"checks"`
+}
+
+// Severe reports whether there is more than notes.
+func (r Report) Severe() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
+}
+
+// Unreachable reports whether a server did not answer.
+func (r Report) Unreachable() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Code == brokerUnreachable || f.Code == managementUnreachable || f.Code == redisUnreachable
+	})
+}
+
+// Without returns the report without the findings of some codes.
+func (r Report) Without(codes ...string) Report {
+	left := func(code string) bool { return slices.Contains(codes, code) }
+	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return left(f.Code) })
+	r.Checks = slices.Clone(r.Checks)
+	for i, c := range r.Checks {
+		r.Checks[i].Codes = slices.DeleteFunc(slices.Clone(c.Codes), left)
+		if c.Outcome == OutcomeFindings && len(r.Checks[i].Codes) == 0 {
+			r.Checks[i].Outcome = OutcomeFine
+		}
+	}
+	return r
+}
+
+// check is one thing to look at. What run returns beside an error counts, too.
+type check struct {
+	name  string
+	needs []server
+	run   func(*examination, context.Context) ([]Finding, error)
+}
+
+// server is what a check asks.
+type server string
+
+const (
+	overAMQP       server = "AMQP"
+	overManagement server = "management API"
+	redisServer    server = "Redis"
+)
+
+// checks are in the order of the report's list.
+func checks() []check {
+	return []check{
+		{"RabbitMQ's version", []server{overManagement}, (*examination).brokerVersion},
+		{"feature flags", []server{overManagement}, (*examination).featureFlags},
+		{"nodes and alarms", []server{overManagement}, (*examination).nodes},
+		{"dead-letter settings", nil, (*examination).deadLetterSettings},
+		{"topology and policies", []server{overManagement}, (*examination).topology},
+		{"permissions", []server{overManagement}, (*examination).permissions},
+		{"inbox", []server{overManagement}, (*examination).inbox},
+		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted},
+		{"tiers and lanes", []server{overManagement}, (*examination).waiting},
+		{"Redis' version and state", []server{redisServer}, (*examination).redisState},
+		{"Redis' settings", []server{redisServer}, (*examination).redisSettings},
+		{"bridges and leases", []server{redisServer}, (*examination).bridges},
+		{"one deployment per prefix", []server{overManagement, redisServer}, (*examination).sharing},
+		{"clock of Redis", []server{redisServer}, (*examination).redisClock},
+		{"clock of RabbitMQ", []server{overManagement, overAMQP}, (*examination).brokerClock},
+	}
+}
+
+// examination is under way.
+type examination struct {
+	Config
+	conn *broker.Conn
+	tags []string // of the user who asks the management API
+
+	listing sync.Mutex
+}
+
+// Examine makes all checks. It fails only where ctx ends or the configuration is wrong.
+func Examine(ctx context.Context, c Config) (Report, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	conn, err := broker.New(broker.Config{URL: c.AMQPURL, Name: connectionName, GiveUpAfter: c.Patience})
+	if err != nil {
+		return Report{}, err
+	}
+	x := &examination{Config: c, conn: conn}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = conn.Run(running) // Channel returns the same error
+	}()
+	defer func() {
+		stop()
+		<-ended
+	}()
+	r := x.examine(ctx)
+	return r, ctx.Err()
+}
+
+const connectionName = "delaybridge doctor"
+
+func (x *examination) examine(ctx context.Context) Report {
+	var r Report
+	all := slices.DeleteFunc(checks(), func(c check) bool { return x.only != nil && !slices.Contains(x.only, c.name) })
+	absent, findings := x.reach(ctx, all)
+	results := make([]struct {
+		findings []Finding
+		err      error
+	}, len(all))
+	var work sync.WaitGroup
+	for i, check := range all {
+		r.Checks = append(r.Checks, Check{check.name, OutcomeFine, []string{}})
+		if slices.ContainsFunc(check.needs, func(s server) bool { return absent[s] }) {
+			r.Checks[i].Outcome = OutcomeNotMade
+			continue
+		}
+		work.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, checkTimeout)
+			defer cancel()
+			for try := range tries {
+				// RabbitMQ 3.10 answers 500 at times, where a queue is as new as the question.
+				if try > 0 && (!errors.Is(results[i].err, topology.ErrUnreachable) || again(limited, retryAfter) != nil) {
+					break
+				}
+				results[i].findings, results[i].err = check.run(x, limited)
+			}
+		})
+	}
+	work.Wait()
+	for i, result := range results {
+		if len(result.findings) > 0 {
+			r.Checks[i].Outcome = OutcomeFindings
+		}
+		if result.err != nil {
+			r.Checks[i].Outcome = OutcomeNotMade
+			result.findings = append(result.findings, x.notMade(r.Checks[i].Name, result.err))
+		}
+		for _, f := range result.findings {
+			if !slices.Contains(r.Checks[i].Codes, f.Code) {
+				r.Checks[i].Codes = append(r.Checks[i].Codes, f.Code)
+			}
+		}
+		findings = append(findings, result.findings...)
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	r.Findings = append([]Finding{}, findings...)
+	return r
+}
+
+// reach finds out which servers answer, of those that checks need.
+func (x *examination) reach(ctx context.Context, checks []check) (absent map[server]bool, findings []Finding) {
+	needed := map[server]bool{}
+	for _, c := range checks {
+		for _, s := range c.needs {
+			needed[s] = true
+		}
+	}
+	var work sync.WaitGroup
+	try := func(s server, reach func()) {
+		if needed[s] {
+			work.Go(reach)
+		}
+	}
+	var overAMQPErr, managementErr, redisErr error
+	try(overAMQP, func() {
+		var ch *amqp.Channel
+		if ch, overAMQPErr = x.conn.Channel(ctx); overAMQPErr == nil {
+			_ = ch.Close()
+		}
+	})
+	try(overManagement, func() { x.tags, managementErr = x.whoAmI(ctx) })
+	try(redisServer, func() {
+		limited, cancel := context.WithTimeout(ctx, x.Patience)
+		defer cancel()
+		_, redisErr = redisbridge.Inspect(limited, x.Redis, x.Topology)
+	})
+	work.Wait()
+	absent = map[server]bool{}
+	for _, one := range []struct {
+		server                 server
+		subject                string
+		err                    error
+		unreachable, refused   string
+		unreachableDo, refusal []string
+	}{
+		{
+			overAMQP, broker.Redact(x.AMQPURL), overAMQPErr, brokerUnreachable, brokerRefused,
+			[]string{"rabbitmqctl await_startup", "rabbitmq-diagnostics listeners"},
+			[]string{
+				"rabbitmqctl list_vhosts", "rabbitmqctl authenticate_user " + shell(x.amqpUser()),
+				x.setPermissions(),
+			},
+		},
+		{
+			overManagement, x.Management.String(), managementErr, managementUnreachable, managementRefused,
+			[]string{"rabbitmq-plugins enable rabbitmq_management", "rabbitmq-diagnostics listeners"},
+			[]string{
+				"rabbitmqctl authenticate_user " + shell(x.Management.User()),
+				"rabbitmqctl set_user_tags " + shell(x.Management.User()) + " monitoring",
+				"rabbitmqctl set_permissions -p " + shell(x.Management.VHost()) + " " + shell(x.Management.User()) + " '^$' '^$' '^$'",
+			},
+		},
+		{
+			redisServer, redisName(x.Redis), redisErr, redisUnreachable, redisRefused,
+			[]string{redisCLI(x.Redis) + " PING"}, []string{redisCLI(x.Redis) + " ACL LIST"},
+		},
+	} {
+		if one.err == nil {
+			continue
+		}
+		absent[one.server] = true
+		code, commands := one.unreachable, one.unreachableDo
+		if isRefusal(one.err) {
+			code, commands = one.refused, one.refusal
+		}
+		var without []string
+		for _, c := range checks {
+			if slices.Contains(c.needs, one.server) {
+				without = append(without, c.name)
+			}
+		}
+		findings = append(findings, find(code, one.subject,
+			plain(one.err)+"; so these checks are not made: "+strings.Join(without, ", "), commands...))
+	}
+	return absent, findings
+}
+
+// isRefusal tells a server that says no from one that says nothing.
+func isRefusal(err error) bool {
+	return errors.Is(err, broker.ErrConfiguration) || errors.Is(err, topology.ErrConfiguration) || errors.Is(err, redisbridge.ErrConfiguration)
+}
+
+// notMade is the finding for a check that could not be made.
+func (x *examination) notMade(name string, err error) Finding {
+	var commands []string
+	var lacking lackingTag
+	switch {
+	case errors.As(err, &lacking):
+		commands = []string{"rabbitmqctl set_user_tags " + shell(x.Management.User()) + " " + lacking.tag}
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %v", checkTimeout)
+	}
+	return find(checkNotMade, name, plain(err), commands...)
+}
+
+// plain writes an error on one line.
+func plain(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

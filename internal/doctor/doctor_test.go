@@ -1,0 +1,491 @@
+package doctor_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// TestDoctor breaks installations, each in one way, sees the finding, mends it by the
+// commands that the finding names where they can be carried out here, and sees it gone.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	// Of one virtual host or prefix each, so all at the same time.
+	t.Run("installations", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *installation){
+			"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
+			"policies": policies, "foreign": foreignBinding, "consumed": consumed,
+			"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
+			"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "leases": leases, "layout": layout,
+			"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, s.install(t, name))
+			})
+		}
+	})
+	// Of the node, so one after the other.
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *installation)
+	}{{"alarm", alarm}, {"dead-letters", deadLetters}, {"feature-flag", featureFlag}} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, s.install(t, test.name)) })
+	}
+}
+
+func healthy(t *testing.T, i *installation) {
+	t.Helper()
+	for range 2 {
+		i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	}
+	// What is due for a bound queue, and what waits, is no finding.
+	ch := i.dial(t)
+	if _, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind("orders", "order.#", i.config.Topology.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, delay := range []int64{1000, 30_000, 90_000} {
+		i.publish(t, ch, i.config.Topology.EntryExchange(), "order.unpaid", delay)
+	}
+	deadline := time.Now().Add(stateTimeout)
+	for report := i.examine(t, i.config); len(report.Findings) > 0; report = i.examine(t, i.config) {
+		if time.Now().After(deadline) {
+			t.Fatalf("found in what is healthy: %+v", report.Findings)
+		}
+	}
+	report := i.examine(t, i.config)
+	for _, c := range report.Checks {
+		if c.Outcome != doctor.OutcomeFine {
+			t.Errorf("%s: %s", c.Name, c.Outcome)
+		}
+	}
+	if len(report.Checks) != len(doctor.CheckNames()) || report.Severe() || report.Unreachable() {
+		t.Errorf("got %+v", report)
+	}
+}
+
+func (i *installation) publish(t *testing.T, ch *amqp.Channel, exchange, key string, delay int64) {
+	t.Helper()
+	if err := ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp.Publishing{
+		MessageId: key, DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: delay},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const ofTopology = "topology and policies"
+
+func missing(t *testing.T, i *installation) {
+	t.Helper()
+	if _, err := i.dial(t).QueueDelete(i.config.Topology.Quarantine(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofTopology, "topology-missing", i.config.Topology.Quarantine())
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+}
+
+func differs(t *testing.T, i *installation) {
+	t.Helper()
+	ch, name := i.dial(t), i.config.Topology.Inbox()
+	if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-max-length": int64(9)}); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofTopology, "topology-differs", name)
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+
+	exchange := i.config.Topology.EntryExchange()
+	if err := ch.ExchangeDelete(exchange, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare(exchange, "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	i.mend(t, i.has(t, ofTopology, f.Code, exchange))
+	i.hasNot(t, ofTopology, f.Code)
+}
+
+func leftover(t *testing.T, i *installation) {
+	t.Helper()
+	name := i.Prefix + ".tier.7s"
+	if _, err := i.dial(t).QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofTopology, "topology-leftover", name)
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+}
+
+// A policy that is not for the bridge's queues alone stays in force for all others.
+func policies(t *testing.T, i *installation) {
+	t.Helper()
+	if _, err := i.dial(t).QueueDeclare("others", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	const all = `{"pattern":"^.*$","apply-to":"queues","priority":3,"definition":{"message-ttl":500}}`
+	i.Manage(t, http.MethodPut, "/api/operator-policies/"+i.VHost+"/short", all)
+	f := i.has(t, ofTopology, "policy-overrides", "operator policy short")
+	if !strings.Contains(f.Found, "message-ttl 500 instead of 1000") || !strings.Contains(f.Found, "for queue "+i.Prefix+".") {
+		t.Errorf("found: %s", f.Found)
+	}
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+	i.until(t, "the policy to be in force for others", ofTopology, func(doctor.Report) bool {
+		return strings.Contains(string(i.Manage(t, http.MethodGet, "/api/queues/"+i.VHost+"/others", "")), `"operator_policy":"short"`)
+	})
+
+	i.Manage(t, http.MethodPut, "/api/policies/"+i.VHost+"/ours", `{"pattern":"^`+i.Prefix+`\\.tier","apply-to":"queues","definition":{"max-length":7}}`)
+	f = i.has(t, ofTopology, f.Code, "policy ours")
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+}
+
+func foreignBinding(t *testing.T, i *installation) {
+	t.Helper()
+	inbox := i.config.Topology.Inbox()
+	if err := i.dial(t).QueueBind(inbox, "order #1/2", "amq.topic", false, amqp.Table{"x": int32(1)}); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofTopology, "foreign-binding", "amq.topic -> "+inbox)
+	i.mend(t, f)
+	i.hasNot(t, ofTopology, f.Code)
+}
+
+func consumed(t *testing.T, i *installation) {
+	t.Helper()
+	tier := i.config.Topology.Tiers()[1].Name
+	if _, err := i.dial(t).Consume(tier, "nosy", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.dial(t).Consume(i.config.Topology.Inbox(), "thief", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofTopology, "tier-consumed", tier)
+	if !strings.Contains(f.Found, "nosy of user guest") {
+		t.Errorf("the consumer is not named: %s", f.Found)
+	}
+	taken := i.has(t, "inbox", "inbox-taken", "thief")
+	i.mend(t, f)
+	i.mend(t, taken)
+	i.hasNot(t, ofTopology, f.Code)
+	i.hasNot(t, "inbox", taken.Code)
+}
+
+const ofPermissions = "permissions"
+
+func tooWide(t *testing.T, i *installation) {
+	t.Helper()
+	i.newUser(t, i.user, "administrator", ".*", ".*", ".*")
+	f := i.has(t, ofPermissions, "permission-too-wide", "user "+i.user)
+	privileged := i.has(t, ofPermissions, "user-privileged", "user "+i.user)
+	i.mend(t, f)
+	i.mend(t, privileged)
+	i.hasNot(t, ofPermissions, f.Code)
+	i.hasNot(t, ofPermissions, privileged.Code)
+}
+
+// What is lacking shows without the rights of an administrator, too.
+func tooNarrow(t *testing.T, i *installation) {
+	t.Helper()
+	i.newUser(t, "narrow-watcher", "monitoring", "^$", "^$", "^$")
+	administrator := i.config.Management
+	for _, m := range []*topology.Management{administrator, i.management(t, i.as(t, i.ManagementURL, "narrow-watcher", "secret"))} {
+		i.config.Management = m
+		i.newUser(t, i.user, "", "", `^narrow\\.(ready|lane)`, `^narrow\\.`)
+		f := i.has(t, ofPermissions, "permission-missing", "user "+i.user)
+		configure := i.has(t, ofPermissions, "permission-configure", "user "+i.user)
+		if configure.Severity != doctor.Note || f.Severity != doctor.Problem {
+			t.Errorf("severities %s and %s", configure.Severity, f.Severity)
+		}
+		i.mend(t, f)
+		i.config.Management = administrator
+		i.hasNot(t, ofPermissions, f.Code)
+		i.hasNot(t, ofPermissions, configure.Code)
+	}
+}
+
+// A user without the tag that a check needs is told so; the broker would show such a
+// user an empty list.
+func lacksTags(t *testing.T, i *installation) {
+	t.Helper()
+	i.config.Management = i.management(t, i.as(t, i.ManagementURL, "weak", "secret"))
+	for _, test := range []struct{ check, tag string }{
+		{"inbox", "monitoring"}, {"permissions", "administrator"},
+	} {
+		i.newUser(t, "weak", "management", "^$", "^$", "^$")
+		f := i.has(t, test.check, "check-not-made", test.check)
+		if !strings.Contains(f.Found, "tag "+test.tag) {
+			t.Errorf("%s: %s", test.check, f.Found)
+		}
+		i.mend(t, f)
+		i.hasNot(t, test.check, f.Code)
+	}
+}
+
+func inbox(t *testing.T, i *installation) {
+	t.Helper()
+	i.publish(t, i.dial(t), i.config.Topology.EntryExchange(), "order.unpaid", 90_000)
+	f := i.has(t, "inbox", "inbox-unattended", i.config.Topology.Inbox())
+	i.has(t, ofBridges, "no-bridge", i.Prefix)
+	i.mend(t, f)
+	i.hasNot(t, "inbox", f.Code)
+	alone := i.has(t, ofBridges, "one-bridge", "bridge ")
+	i.mend(t, alone)
+	i.hasNot(t, ofBridges, alone.Code)
+}
+
+func unrouted(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	for range 3 {
+		i.publish(t, ch, top.EntryExchange(), "order.unknown", 0)
+	}
+	if err := ch.PublishWithContext(t.Context(), top.RetryExchange(), "gone", false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	const check = "unbound routing keys"
+	f := i.has(t, check, "unrouted-messages", "routing key order.unknown")
+	if !strings.Contains(f.Found, "3 of the first ") {
+		t.Errorf("found: %s", f.Found)
+	}
+	i.has(t, check, f.Code, "routing key gone")
+	// A look leaves them there.
+	until(t, "all messages to be back", func() bool {
+		q, err := ch.QueueDeclarePassive(top.Unrouted(), true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Messages == 4
+	})
+	if _, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	i.carryOut(t, strings.Replace(f.Commands[0], "QUEUE", "orders", 1))
+	i.until(t, "the binding to be seen", check, func(r doctor.Report) bool {
+		return slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return strings.Contains(f.Found, "queue orders is bound for it by now") })
+	})
+	if _, err := ch.QueuePurge(top.Unrouted(), false); err != nil {
+		t.Fatal(err)
+	}
+	i.hasNot(t, check, f.Code)
+}
+
+func wedged(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	if _, err := ch.QueueDeclare("full", true, false, false, false, amqp.Table{"x-queue-type": "classic", "x-max-length": int64(1), "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind("full", "order.#", top.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		i.publish(t, ch, top.EntryExchange(), "order.unpaid", 1000)
+	}
+	const check = "tiers and lanes"
+	f := i.has(t, check, "tier-wedged", top.Tiers()[0].Name)
+	if !strings.Contains(f.Found, "queue full is full and refuses messages (max-length 1") {
+		t.Errorf("the culprit is not named: %s", f.Found)
+	}
+	deliveries, err := ch.Consume("full", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range deliveries {
+		}
+	}()
+	i.hasNot(t, check, f.Code)
+}
+
+const ofBridges = "bridges and leases"
+
+// A bridge that has lost Redis leaves its lease behind.
+func leases(t *testing.T, i *installation) {
+	t.Helper()
+	client := i.client(t, i.RedisURL)
+	i.bridge(t, i.Env, client)
+	i.has(t, ofBridges, "one-bridge", "bridge ")
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: i.client(t, i.RedisURL), Topology: i.config.Topology})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "an owner", func() bool {
+		state, err := redisbridge.Inspect(t.Context(), i.config.Redis, i.config.Topology)
+		return err == nil && state.Leases[0].Owner != ""
+	})
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := park.Park(t.Context(), &message.Message{ID: "o-1", RoutingKey: "order.unpaid"}, message.After(2*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofBridges, "lease-expired", "shard 0")
+	i.mend(t, f)
+	i.hasNot(t, ofBridges, f.Code)
+}
+
+func until(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(stateTimeout)
+	for !reached() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func layout(t *testing.T, i *installation) {
+	t.Helper()
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: i.config.Redis, Topology: i.config.Topology})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := park.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i.hasNot(t, ofBridges, "redis-layout")
+	right := i.config.Topology
+	if i.config.Topology, err = topology.New(topology.Config{Prefix: i.Prefix, Shards: 2}); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofBridges, "redis-layout", "prefix "+i.Prefix)
+	if f.Found != "in use with shards 1, not 2" {
+		t.Errorf("found: %s", f.Found)
+	}
+	i.config.Topology = right
+	i.hasNot(t, ofBridges, f.Code)
+}
+
+const ofSharing = "one deployment per prefix"
+
+// Two virtual hosts, one Redis, one prefix.
+func elsewhere(t *testing.T, i *installation) {
+	t.Helper()
+	i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	i.hasNot(t, ofSharing, "bridge-elsewhere")
+	other := i.Env
+	other.VHost = i.VHost + "-2"
+	i.Manage(t, http.MethodPut, "/api/vhosts/"+other.VHost, "{}")
+	i.Manage(t, http.MethodPut, "/api/permissions/"+other.VHost+"/guest", `{"configure":".*","write":".*","read":".*"}`)
+	there := *i
+	there.Env = other
+	other.AMQPURL = there.as(t, i.broker.AMQPURL(), "guest", "guest")
+	stop := i.bridge(t, other, i.client(t, i.RedisURL))
+	f := i.has(t, ofSharing, "bridge-elsewhere", "bridge ")
+	stop()
+	i.hasNot(t, ofSharing, f.Code)
+}
+
+// Two Redises, one virtual host, one prefix.
+func otherRedis(t *testing.T, i *installation) {
+	t.Helper()
+	i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	i.hasNot(t, ofSharing, "bridge-of-other-redis")
+	stop := i.bridge(t, i.Env, i.client(t, strings.TrimSuffix(i.RedisURL, "/0")+"/1"))
+	f := i.has(t, ofSharing, "bridge-of-other-redis", "bridge ")
+	stop()
+	i.hasNot(t, ofSharing, f.Code)
+}
+
+// Nobody listens there; the checks that need no other server go on.
+func away(t *testing.T, i *installation) {
+	t.Helper()
+	const nowhere = "127.0.0.1:1"
+	i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	for _, test := range []struct {
+		code  string
+		spoil func(*doctor.Config)
+		made  string
+	}{
+		{"broker-unreachable", func(c *doctor.Config) { c.AMQPURL = "amqp://guest:guest@" + nowhere + "/" }, ofTopology},
+		{"management-unreachable", func(c *doctor.Config) { c.Management = i.management(t, "http://guest:guest@"+nowhere) }, ofBridges},
+		{"redis-unreachable", func(c *doctor.Config) { c.Redis = i.client(t, "redis://"+nowhere+"/0") }, ofTopology},
+	} {
+		broken := i.config
+		broken.Patience = time.Second
+		test.spoil(&broken)
+		report := i.examine(t, broken)
+		if !report.Unreachable() || !slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool {
+			return f.Code == test.code && strings.Contains(f.Subject, nowhere) && strings.Contains(f.Found, "these checks are not made")
+		}) {
+			t.Errorf("%s: %+v", test.code, report.Findings)
+		}
+		made := slices.ContainsFunc(report.Checks, func(c doctor.Check) bool { return c.Name == test.made && c.Outcome != doctor.OutcomeNotMade })
+		if !made {
+			t.Errorf("with %s the check %q is not made: %+v", test.code, test.made, report.Checks)
+		}
+	}
+}
+
+func refused(t *testing.T, i *installation) {
+	t.Helper()
+	for _, test := range []struct {
+		code, check string
+		spoil       func(*doctor.Config)
+	}{
+		{"broker-refused", "unbound routing keys", func(c *doctor.Config) { c.AMQPURL = i.as(t, i.AMQPURL, i.user, "wrong") }},
+		{"management-refused", "RabbitMQ's version", func(c *doctor.Config) {
+			c.Management = i.management(t, i.as(t, i.ManagementURL, i.user, "secret"))
+		}},
+		{"redis-refused", "clock of Redis", func(c *doctor.Config) {
+			c.Redis = i.client(t, servertest.AsRedisUser(t, i.RedisURL, "stranger", "wrong"))
+		}},
+	} {
+		broken := i.config
+		test.spoil(&broken)
+		report := i.examine(t, broken, test.check)
+		if report.Unreachable() || !slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool { return f.Code == test.code }) {
+			t.Errorf("%s: %+v", test.code, report.Findings)
+		}
+		for _, f := range report.Findings {
+			if strings.Contains(f.Found+f.Subject, "wrong@") || strings.Contains(f.Found+f.Subject, ":wrong") {
+				t.Errorf("the password is in %+v", f)
+			}
+		}
+	}
+	// The tag that is printed lets the user in.
+	i.config.Management = i.management(t, i.as(t, i.ManagementURL, i.user, "secret"))
+	f := i.has(t, "RabbitMQ's version", "management-refused", "127.0.0.1")
+	i.carryOut(t, f.Commands[1])
+	i.hasNot(t, "RabbitMQ's version", f.Code)
+}
+
+// A machine whose clock is wrong, seen from there.
+func clock(t *testing.T, i *installation) {
+	t.Helper()
+	const check = "clock of Redis"
+	right := i.config.Now
+	i.config.Now = func() time.Time { return time.Now().Add(-90 * time.Second) }
+	f := i.has(t, check, "clock-redis", "Redis at 127.0.0.1")
+	if !strings.Contains(f.Found, "ahead of") {
+		t.Errorf("found: %s", f.Found)
+	}
+	// The broker's clock is that of Redis, here.
+	i.hasNot(t, "clock of RabbitMQ", "clock-broker")
+	i.config.Now = right
+	i.hasNot(t, check, f.Code)
+}

@@ -1,0 +1,52 @@
+package doctor
+
+import "time"
+
+// OnlyChecks leaves all other checks out.
+func (c Config) OnlyChecks(names ...string) Config {
+	c.only = names
+	return c
+}
+
+// CheckNames are those of all checks.
+func CheckNames() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// What tests judge without a server.
+
+// JudgeRedis is judgeRedis.
+func JudgeRedis(subject, cli string, said map[string]string) []Finding {
+	return judgeRedis(subject, cli, said)
+}
+
+// JudgeBrokerVersion is judgeBrokerVersion.
+func JudgeBrokerVersion(node, found string) []Finding { return judgeBrokerVersion(node, found) }
+
+// JudgeBrokerClock is judgeBrokerClock.
+func JudgeBrokerClock(node, against string, o Offset) []Finding {
+	return judgeBrokerClock(node, against, o)
+}
+
+// Shell is shell.
+func Shell(word string) string { return shell(word) }
+
+type (
+	Node   = node
+	Offset = offset
+)
+
+// Judge is judge.
+func (n node) Judge() []Finding { return n.judge() }
+
+// NewOffset is in milliseconds.
+func NewOffset(least, most time.Duration) Offset {
+	return offset{least * time.Millisecond, most * time.Millisecond}
+}
+
+// TopicMatches is topicMatches for what is not taken apart yet.
+func TopicMatches(pattern, key string) bool { return topicMatches(words(pattern), words(key)) }

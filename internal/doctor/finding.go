@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Severity of a finding.
+type Severity string
+
+// The severities.
+const (
+	// Problem: a promise is broken, or messages do not get through.
+	Problem Severity = "problem"
+	// Warning: that is so as soon as something else happens; or nobody can tell.
+	Warning Severity = "warning"
+	// Note: good to know, and no reason to act.
+	Note Severity = "note"
+)
+
+func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, Note}, s) }
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	// Code never changes its meaning; docs/operations.md has an entry for each.
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// Subject names the offender.
+	Subject string `json:"subject"`
+	Found   string `json:"found"`
+	Means   string `json:"means"`
+	// Do says what no command does, or which of several is the one to take.
+	Do string `json:"do,omitempty"`
+	// Commands mend it, in order. Words in capitals are for the reader to fill in.
+	Commands []string `json:"commands"`
+}
+
+// find is a finding with what the catalogue has about its code.
+func find(code, subject, found string, commands ...string) Finding {
+	k := catalogue()[code]
+	return Finding{
+		Code: code, Severity: k.severity, Subject: subject, Found: found, Means: k.means, Do: k.do,
+		Commands: append([]string{}, commands...),
+	}
+}
+
+// Codes returns the codes of all findings that there may be, sorted.
+func Codes() []string { return slices.Sorted(maps.Keys(catalogue())) }
+
+// some lists the first few names.
+func some(names []string) string {
+	const shown = 3
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// shell quotes a word for a shell where it needs it.
+func shell(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@=%+,") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

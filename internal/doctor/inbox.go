@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+)
+
+// bridgeTag is how a bridge calls its consumer: by its own ID.
+var bridgeTag = regexp.MustCompile(`-[A-Z2-7]{8}$`)
+
+// inbox looks whether somebody takes messages in, and whether that is a bridge.
+func (x *examination) inbox(ctx context.Context) (findings []Finding, err error) {
+	queues, err := x.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := x.Topology.Inbox()
+	q, there := queues[name]
+	if there && q.Consumers == 0 && q.Ready != nil && *q.Ready > 0 {
+		findings = append(findings, find(inboxUnattended, "queue "+name, fmt.Sprintf("messages: %d, consumers: 0", *q.Ready), "delaybridge bridge"))
+	}
+	consumers, err := x.consumers(ctx)
+	for _, c := range consumers {
+		if c.Queue.Name == name && !bridgeTag.MatchString(c.Tag) {
+			findings = append(findings, find(inboxTaken, "consumer "+c.Tag,
+				fmt.Sprintf("user %s, connection %s, consumes %s and is no bridge", c.Channel.User, c.Channel.Connection, name), x.closing(c)))
+		}
+	}
+	return findings, err
+}

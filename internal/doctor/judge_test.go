@@ -1,0 +1,136 @@
+package doctor_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/doctor"
+)
+
+func codes(findings []doctor.Finding) string {
+	var all []string
+	for _, f := range findings {
+		all = append(all, f.Code)
+	}
+	return strings.Join(all, ",")
+}
+
+func TestVersionsAreJudged(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"3.9.29": "broker-version", "3.10.8": "", "3.13.7": "", "4.0.5": "", "4.3.6": "", "4.3.0-rc.1": "", "4.4.0": "broker-version", "unknown": "broker-version",
+	} {
+		findings := doctor.JudgeBrokerVersion("rabbit@one", version)
+		if got := codes(findings); got != want {
+			t.Errorf("RabbitMQ %s: %q, want %q", version, got, want)
+		}
+	}
+	for _, test := range []struct{ redis, valkey, want string }{
+		{"6.2.14", "", "redis-version"}, {"7.0.15", "", ""}, {"8.0.2", "", ""}, {"9.0.0", "", "redis-version"},
+		{"7.2.4", "7.2.4", "redis-version"}, {"7.2.4", "8.1.1", ""}, {"7.2.4", "9.1.0", ""},
+	} {
+		got := codes(doctor.JudgeRedis("Redis at one:6379", "redis-cli", map[string]string{"redis_version": test.redis, "valkey_version": test.valkey}))
+		if got != test.want {
+			t.Errorf("Redis %s, Valkey %s: %q, want %q", test.redis, test.valkey, got, test.want)
+		}
+	}
+}
+
+func TestFailedWritesOfRedisAreJudged(t *testing.T) {
+	t.Parallel()
+	said := func(aof, status, snapshot string) map[string]string {
+		return map[string]string{"redis_version": "7.0.15", "aof_enabled": aof, "aof_last_write_status": status, "rdb_last_bgsave_status": snapshot}
+	}
+	for _, test := range []struct {
+		said map[string]string
+		want string
+	}{
+		{said("1", "ok", "ok"), ""},
+		{said("1", "err", "ok"), "redis-write-failed"},
+		{said("0", "err", "ok"), ""}, // of before it was turned off
+		{said("1", "ok", "err"), "redis-write-failed"},
+	} {
+		if got := codes(doctor.JudgeRedis("Redis at one:6379", "redis-cli", test.said)); got != test.want {
+			t.Errorf("%v: %q, want %q", test.said, got, test.want)
+		}
+	}
+}
+
+func TestNodesAreJudged(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		node doctor.Node
+		want string
+	}{
+		{doctor.Node{Name: "rabbit@one", Running: true}, ""},
+		{doctor.Node{Name: "rabbit@one", Memory: true}, "node-down"},
+		{doctor.Node{Name: "rabbit@one", Running: true, Partitions: []string{"rabbit@two"}}, "partition"},
+		{doctor.Node{Name: "rabbit@one", Running: true, Memory: true, Disk: true}, "broker-alarm,broker-alarm"},
+	} {
+		findings := test.node.Judge()
+		if got := codes(findings); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.node, got, test.want)
+		}
+		for _, f := range findings {
+			if f.Subject != "node rabbit@one" {
+				t.Errorf("%s names %q", f.Code, f.Subject)
+			}
+		}
+	}
+}
+
+// A clock is wrong only where the bounds leave no doubt.
+func TestClocksAreJudged(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		offset doctor.Offset
+		want   string
+	}{
+		{doctor.NewOffset(-10, 10), ""},
+		{doctor.NewOffset(900, 5000), ""},
+		{doctor.NewOffset(-5000, -900), ""},
+		{doctor.NewOffset(1010, 1030), "its clock is 1.02s ahead of (±11ms) that of Redis at one:6379"},
+		{doctor.NewOffset(-90_040, -90_000), "its clock is 1m30.02s behind (±21ms) that of Redis at one:6379"},
+	} {
+		findings := doctor.JudgeBrokerClock("rabbit@one", "that of Redis at one:6379", test.offset)
+		got := ""
+		if len(findings) > 0 {
+			got = findings[0].Found
+		}
+		if got != test.want {
+			t.Errorf("%+v: %q, want %q", test.offset, got, test.want)
+		}
+	}
+}
+
+func TestTopicsMatch(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pattern, key string
+		want         bool
+	}{
+		{"order.*", "order.unpaid", true},
+		{"order.*", "order", false},
+		{"order.*", "order.unpaid.late", false},
+		{"order.#", "order", true},
+		{"#.late", "order.unpaid.late", true},
+		{"#", "", true},
+		{"*", "", false},
+		{"order", "order.unpaid", false},
+	} {
+		if got := doctor.TopicMatches(test.pattern, test.key); got != test.want {
+			t.Errorf("%s takes %q: %v", test.pattern, test.key, got)
+		}
+	}
+}
+
+func TestWordsSurviveTheShell(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"", "/", "plain-1_x.y", "it's", `{"a":"b c"}`, `^(?!x\.)(?=.*(?:$(id)))`, "a\tb", "ü"} {
+		output, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+doctor.Shell(word)).Output()
+		if err != nil || string(output) != word {
+			t.Errorf("%q became %q (%v)", word, output, err)
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package doctor_test
+
+import (
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

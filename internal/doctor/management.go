@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Tags of a user of the management API. Whoever has administrator has all.
+const (
+	tagMonitoring    = "monitoring"
+	tagAdministrator = "administrator"
+)
+
+// lackingTag says that the management API would answer, and show nothing, or a part.
+type lackingTag struct {
+	user, tag string
+}
+
+func (e lackingTag) Error() string {
+	return fmt.Sprintf("the management API shows this only to users with the tag %s, which %q has not", e.tag, e.user)
+}
+
+// whoAmI returns the tags of the user who asks.
+func (x *examination) whoAmI(ctx context.Context) ([]string, error) {
+	var me struct {
+		Tags tags `json:"tags"`
+	}
+	err := x.Management.Get(ctx, "whoami", &me)
+	if err == nil {
+		// Whether the user may see the virtual host as well.
+		var any json.RawMessage
+		err = x.Management.Get(ctx, "exchanges/{vhost}", &any)
+	}
+	return me.Tags, err
+}
+
+// tags are a list, or one string with commas on older brokers.
+type tags []string
+
+func (t *tags) UnmarshalJSON(text []byte) error {
+	var list []string
+	if json.Unmarshal(text, &list) == nil {
+		*t = list
+		return nil
+	}
+	var one string
+	if err := json.Unmarshal(text, &one); err != nil {
+		return err
+	}
+	*t = strings.FieldsFunc(one, func(r rune) bool { return r == ',' || r == ' ' })
+	return nil
+}
+
+// tagged fails where the user has neither tag nor administrator. Without monitoring
+// the API leaves out what belongs to others, and does not say so.
+func (x *examination) tagged(tag string) error {
+	if slices.Contains(x.tags, tag) || slices.Contains(x.tags, tagAdministrator) {
+		return nil
+	}
+	return lackingTag{x.Management.User(), tag}
+}
+
+// queue is what the API says of a queue. Numbers and policies are up to ten seconds old,
+// and absent at first.
+type queue struct {
+	Name            string         `json:"name"`
+	State           string         `json:"state"`
+	Arguments       map[string]any `json:"arguments"`
+	EffectivePolicy map[string]any `json:"effective_policy_definition"`
+	Policy          string         `json:"policy"`
+	OperatorPolicy  string         `json:"operator_policy"`
+	Consumers       int            `json:"consumers"`
+	Messages        *int           `json:"messages"`
+	Ready           *int           `json:"messages_ready"`
+	Unacknowledged  *int           `json:"messages_unacknowledged"`
+}
+
+// queues are listed by one check at a time: of many queues that costs the broker.
+func (x *examination) queues(ctx context.Context) (map[string]queue, error) {
+	x.listing.Lock()
+	defer x.listing.Unlock()
+	var list []queue
+	err := x.Management.Get(ctx, "queues/{vhost}", &list)
+	byName := map[string]queue{}
+	for _, q := range list {
+		byName[q.Name] = q
+	}
+	return byName, err
+}
+
+type binding struct {
+	Source          string         `json:"source"`
+	Destination     string         `json:"destination"`
+	DestinationType string         `json:"destination_type"`
+	RoutingKey      string         `json:"routing_key"`
+	Arguments       map[string]any `json:"arguments"`
+}
+
+// consumer is somebody who takes messages from a queue.
+type consumer struct {
+	Tag     string `json:"consumer_tag"`
+	Channel struct {
+		Connection string `json:"connection_name"`
+		User       string `json:"user"`
+	} `json:"channel_details"`
+	Queue struct {
+		Name string `json:"name"`
+	} `json:"queue"`
+}
+
+// consumers of the virtual host; the user needs the tag monitoring.
+func (x *examination) consumers(ctx context.Context) (list []consumer, err error) {
+	if err := x.tagged(tagMonitoring); err != nil {
+		return nil, err
+	}
+	return list, x.Management.Get(ctx, "consumers/{vhost}", &list)
+}
+
+// on returns -p and the virtual host.
+func (x *examination) on() string { return "-p " + shell(x.Management.VHost()) }
+
+// remove is the command that deletes what the management API has at path.
+func (x *examination) remove(path string) string {
+	return "curl -u USER -X DELETE " + shell(x.Management.Address(path))
+}
+
+// amqpUser is the user of the bridge.
+func (x *examination) amqpUser() string {
+	uri, err := amqp.ParseURI(x.AMQPURL)
+	if err != nil {
+		return ""
+	}
+	return uri.Username
+}
+
+// again waits a while before a second look.
+func again(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,168 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func (i *installation) control(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := i.broker.Control(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+func alarm(t *testing.T, i *installation) {
+	t.Helper()
+	i.control(t, "set_vm_memory_high_watermark", "0.0000001")
+	f := i.has(t, "nodes and alarms", "broker-alarm", "node "+i.broker.NodeName())
+	if !strings.HasPrefix(f.Found, "memory alarm: ") {
+		t.Errorf("found: %s", f.Found)
+	}
+	i.mend(t, f)
+	i.hasNot(t, "nodes and alarms", f.Code)
+}
+
+func deadLetters(t *testing.T, i *installation) {
+	t.Helper()
+	const check = "dead-letter settings"
+	i.control(t, "eval", "application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 32), application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 60000).")
+	few := i.has(t, check, "dead-letter-prefetch", i.broker.NodeName())
+	slow := i.has(t, check, "dead-letter-retry", i.broker.NodeName())
+	i.mend(t, few)
+	i.mend(t, slow)
+	i.hasNot(t, check, few.Code)
+	i.hasNot(t, check, slow.Code)
+
+	// Without rabbitmqctl there is a note, with a command that answers.
+	with := i.config.RabbitMQCtl
+	i.config.RabbitMQCtl = nil
+	unseen := i.has(t, check, "dead-letter-settings-unseen", "RabbitMQ")
+	if unseen.Severity != doctor.Note {
+		t.Errorf("severity %s", unseen.Severity)
+	}
+	if said := i.control(t, split(t, unseen.Commands[0])[1:]...); !strings.Contains(said, "1000") || !strings.Contains(said, "10000") {
+		t.Errorf("%s says %s", unseen.Commands[0], said)
+	}
+	i.config.RabbitMQCtl = []string{"/nonexistent/rabbitmqctl"}
+	i.has(t, check, "check-not-made", check)
+	i.config.RabbitMQCtl = with
+}
+
+// A node that has forgotten a flag is like one that was upgraded from before it.
+func featureFlag(t *testing.T, i *installation) {
+	t.Helper()
+	var flags []struct{ Name, State, Stability string }
+	if err := json.Unmarshal(i.Manage(t, http.MethodGet, "/api/feature-flags", ""), &flags); err != nil {
+		t.Fatal(err)
+	}
+	var enabled []string
+	forgotten := ""
+	for _, f := range flags {
+		// One of a version's name depends on that version's others.
+		if f.Stability == "stable" && forgotten == "" && !strings.HasPrefix(f.Name, "rabbitmq_") {
+			forgotten = f.Name
+		}
+	}
+	for _, f := range flags {
+		if f.State == "enabled" && f.Name != forgotten {
+			enabled = append(enabled, "'"+f.Name+"'")
+		}
+	}
+	if forgotten == "" {
+		t.Fatalf("no flag can be off: %+v", flags)
+	}
+	i.control(t, "eval", `ok = file:write_file(rabbit_feature_flags:enabled_feature_flags_list_file(), "[`+strings.Join(enabled, ",")+`].\n").`)
+	if err := i.broker.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, "feature flags", "feature-flag-off", "feature flag "+forgotten)
+	i.mend(t, f)
+	i.hasNot(t, "feature flags", f.Code)
+}
+
+// TestRedisSettings changes a server of its own.
+func TestRedisSettings(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	top, err := topology.New(topology.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{Env: servertest.Env{RedisURL: store.URL()}}
+	i.config = doctor.Config{
+		Topology: top, AMQPURL: "amqp://127.0.0.1:1/", Redis: i.client(t, store.URL()), Patience: 5 * time.Second,
+		Management: i.management(t, "http://127.0.0.1:1"), // neither is asked
+	}
+	admin := redis.NewClient(&redis.Options{Addr: strings.TrimSuffix(strings.TrimPrefix(i.RedisURL, "redis://"), "/0"), MaxRetries: -1})
+	defer func() { _ = admin.Close() }()
+	set := func(name, value string) {
+		t.Helper()
+		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ofSettings, ofState = "Redis' settings", "Redis' version and state"
+	i.hasNot(t, ofSettings, "redis-listpack")
+	for _, test := range []struct{ check, code, name, value string }{
+		{ofSettings, "redis-evicts", "maxmemory-policy", "allkeys-lru"},
+		{ofSettings, "redis-appendfsync", "appendfsync", "everysec"},
+		{ofSettings, "redis-fsync-on-rewrite", "no-appendfsync-on-rewrite", "yes"},
+		{ofSettings, "redis-appendonly", "appendonly", "no"},
+		{ofSettings, "redis-listpack", "hash-max-listpack-value", "64"},
+		{ofState, "redis-nearly-full", "maxmemory", "1200000"},
+	} {
+		i.hasNot(t, test.check, test.code)
+		set(test.name, test.value)
+		f := i.has(t, test.check, test.code, "Redis at "+admin.Options().Addr)
+		if !strings.Contains(f.Found, test.name) {
+			t.Errorf("%s does not name %s: %s", f.Code, test.name, f.Found)
+		}
+		i.mend(t, f)
+		i.hasNot(t, test.check, test.code)
+	}
+
+	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofState, "redis-replica", "Redis at ")
+	i.mend(t, f)
+	i.hasNot(t, ofState, f.Code)
+
+	// As managed Redis does, and as a user of ours may be kept from it.
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "~*", "&*", "+@all", "-config").Err(); err != nil {
+		t.Fatal(err)
+	}
+	i.config.Redis = i.client(t, servertest.AsRedisUser(t, i.RedisURL, "narrow", "secret"))
+	f = i.has(t, ofSettings, "redis-settings-unseen", "Redis at ")
+	if f.Severity != doctor.Warning || !strings.HasSuffix(f.Commands[0], "ACL SETUSER narrow '+config|get' +info") {
+		t.Errorf("got %+v", f)
+	}
+	i.mend(t, f)
+	i.hasNot(t, ofSettings, f.Code)
+}
+
+func TestCodesAreKebabCase(t *testing.T) {
+	t.Parallel()
+	codes := doctor.Codes()
+	if !slices.IsSorted(codes) {
+		t.Error("not sorted")
+	}
+	for _, code := range codes {
+		if strings.Trim(code, "abcdefghijklmnopqrstuvwxyz-") != "" {
+			t.Errorf("%q is not kebab-case", code)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+func pathSegment(name string) string { return url.PathEscape(name) }
+
+// setPermissions is the command that gives the bridge's user what it needs.
+func (x *examination) setPermissions() string {
+	ours := shell("^" + regexp.QuoteMeta(x.Topology.Prefix()) + `\.`)
+	return strings.Join([]string{"rabbitmqctl set_permissions", x.on(), shell(x.amqpUser()), ours, ours, ours}, " ")
+}
+
+// permissions judges those of the bridge's user.
+func (x *examination) permissions(ctx context.Context) ([]Finding, error) {
+	user := x.amqpUser()
+	var may struct {
+		Configure string `json:"configure"`
+		Write     string `json:"write"`
+		Read      string `json:"read"`
+	}
+	err := x.Management.Get(ctx, "permissions/{vhost}/"+pathSegment(user), &may)
+	if isRefusal(err) {
+		// Not even an administrator is told apart from who asks for what is not there.
+		if lacking := x.tagged(tagAdministrator); lacking != nil {
+			return x.permissionsOverAMQP(ctx, lacking)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var account struct {
+		Tags tags `json:"tags"`
+	}
+	if err := x.Management.Get(ctx, "users/"+pathSegment(user), &account); err != nil {
+		return nil, err
+	}
+	others, err := x.others(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings, err := judgePermissions(x.Topology, others, map[string]string{"configure": may.Configure, "write": may.Write, "read": may.Read},
+		"user "+user, x.setPermissions())
+	if slices.ContainsFunc(account.Tags, func(tag string) bool { return tag == tagAdministrator || tag == "policymaker" }) {
+		findings = append(findings, find(userPrivileged, "user "+user, "it has the tags "+strings.Join(account.Tags, ", "), x.unprivileged()...))
+	}
+	return findings, err
+}
+
+// unprivileged are the commands that take the tags from the bridge's user. Where the
+// management API is asked as the same one, another has to take over first.
+func (x *examination) unprivileged() []string {
+	demote := "rabbitmqctl set_user_tags " + shell(x.amqpUser())
+	if x.amqpUser() != x.Management.User() {
+		return []string{demote}
+	}
+	return []string{
+		"rabbitmqctl add_user OPERATOR PASSWORD", "rabbitmqctl set_user_tags OPERATOR administrator",
+		"rabbitmqctl set_permissions " + x.on() + " OPERATOR '^$' '^$' '^$'", demote,
+	}
+}
+
+// permissionsOverAMQP finds out what the user lacks by trying. What it has beyond that
+// does not show.
+func (x *examination) permissionsOverAMQP(ctx context.Context, lacking error) ([]Finding, error) {
+	var findings []Finding
+	_, err := x.Topology.Plan(ctx, channels{ctx, x.conn})
+	for _, err := range joined(err) {
+		var denied *topology.PermissionError
+		if !errors.As(err, &denied) {
+			continue
+		}
+		code := permissionMissing
+		if denied.Permission == "configure" {
+			code = permissionConfigure
+		}
+		findings = append(findings, find(code, "user "+x.amqpUser(), "no "+denied.Permission+" permission for "+some(denied.Names), x.setPermissions()))
+	}
+	return findings, fmt.Errorf("whether they are too wide: %w", lacking)
+}
+
+// joined returns the errors that err wraps, however deep.
+func joined(err error) []error {
+	switch e := err.(type) { //nolint:errorlint // takes apart what is joined
+	case nil:
+		return nil
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, one := range e.Unwrap() {
+			all = append(all, joined(one)...)
+		}
+		return all
+	case *topology.PermissionError:
+		return []error{e}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return joined(inner)
+	}
+	return []error{err}
+}
+
+// others are names of exchanges and queues that are not the bridge's.
+func (x *examination) others(ctx context.Context) (names []string, err error) {
+	var exchanges []struct {
+		Name string `json:"name"`
+	}
+	if err := x.Management.Get(ctx, "exchanges/{vhost}", &exchanges); err != nil {
+		return nil, err
+	}
+	queues, err := x.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.Sorted(maps.Keys(queues))
+	for _, e := range exchanges {
+		names = append(names, e.Name)
+	}
+	return append(slices.DeleteFunc(names, func(name string) bool {
+		return name == "" || strings.HasPrefix(name, x.Topology.Prefix()+".")
+	}), "anything"), nil
+}
+
+// judgePermissions compares patterns, by permission, with what a bridge needs, and with
+// names that are no affair of its.
+func judgePermissions(t *topology.Topology, others []string, patterns map[string]string, subject, command string) ([]Finding, error) {
+	var exchanges, all []string
+	for _, e := range t.Exchanges() {
+		exchanges = append(exchanges, e.Name)
+	}
+	all = slices.Clone(exchanges)
+	for _, q := range t.Queues() {
+		if !slices.Contains(all, q.Name) {
+			all = append(all, q.Name)
+		}
+	}
+	var findings []Finding
+	var wide []string
+	for _, p := range []struct {
+		name   string
+		needed []string
+		code   string
+	}{
+		{"configure", all, permissionConfigure},
+		{"write", exchanges, permissionMissing},
+		{"read", []string{t.Inbox()}, permissionMissing},
+	} {
+		pattern, err := regexp.Compile(patterns[p.name])
+		if err != nil {
+			return findings, fmt.Errorf("the %s pattern %q cannot be judged here: %w", p.name, patterns[p.name], err)
+		}
+		// RabbitMQ takes an empty pattern for ^$.
+		match := func(name string) bool { return patterns[p.name] != "" && pattern.MatchString(name) }
+		lacking := slices.DeleteFunc(slices.Clone(p.needed), match)
+		if len(lacking) > 0 {
+			findings = append(findings, find(p.code, subject, fmt.Sprintf("%s permission %q does not cover %s", p.name, patterns[p.name], some(lacking)), command))
+		}
+		if i := slices.IndexFunc(others, match); i >= 0 {
+			wide = append(wide, fmt.Sprintf("%s permission %q covers %s", p.name, patterns[p.name], others[i]))
+		}
+	}
+	if len(wide) > 0 {
+		findings = append(findings, find(permissionTooWide, subject, strings.Join(wide, "; "), command))
+	}
+	return findings, nil
+}

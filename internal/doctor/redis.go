@@ -1,0 +1,230 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// eachServer does something with every server that takes writes, and gathers what it
+// finds, in the order of their addresses.
+func eachServer(ctx context.Context, client redis.UniversalClient, do func(context.Context, redisNode) ([]Finding, error)) ([]Finding, error) {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return do(ctx, redisNode{client, addressOf(ctx, client)})
+	}
+	var mu sync.Mutex
+	found := map[string][]Finding{}
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		findings, err := do(ctx, redisNode{node, node.Options().Addr})
+		mu.Lock()
+		defer mu.Unlock()
+		found[node.Options().Addr] = findings
+		return err
+	})
+	var addresses []string
+	for address := range found {
+		addresses = append(addresses, address)
+	}
+	slices.Sort(addresses)
+	var findings []Finding
+	for _, address := range addresses {
+		findings = append(findings, found[address]...)
+	}
+	return findings, err
+}
+
+// redisNode is one server.
+type redisNode struct {
+	redis.UniversalClient
+	address string
+}
+
+func (n redisNode) subject() string { return "Redis at " + n.address }
+
+// cli is the beginning of a command for the server. The password is left to the reader.
+func (n redisNode) cli() string { return cli(n.address) }
+
+func cli(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "redis-cli"
+	}
+	return "redis-cli -h " + shell(host) + " -p " + shell(port)
+}
+
+// addressOf returns where the server is; behind Sentinels, the server says so itself.
+func addressOf(ctx context.Context, client redis.UniversalClient) string {
+	single, ok := client.(*redis.Client)
+	if !ok {
+		return ""
+	}
+	if address := single.Options().Addr; strings.Contains(address, ":") {
+		return address
+	}
+	said, err := client.ClientInfo(ctx).Result()
+	if err != nil {
+		return ""
+	}
+	return said.LAddr
+}
+
+// redisName and redisCLI are for when the server does not answer.
+func redisName(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return "Redis at " + c.Options().Addr
+	case *redis.ClusterClient:
+		return "Redis Cluster at " + strings.Join(c.Options().Addrs, ", ")
+	}
+	return "Redis"
+}
+
+func redisCLI(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return cli(c.Options().Addr)
+	case *redis.ClusterClient:
+		if addresses := c.Options().Addrs; len(addresses) > 0 {
+			return cli(addresses[0])
+		}
+	}
+	return "redis-cli"
+}
+
+// info reads what INFO says.
+func (n redisNode) info(ctx context.Context) (map[string]string, error) {
+	text, err := n.Info(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	said := map[string]string{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			said[key] = value
+		}
+	}
+	return said, lines.Err()
+}
+
+const fullPercent = 90
+
+// redisState judges what each server says of itself.
+func (x *examination) redisState(ctx context.Context) ([]Finding, error) {
+	return eachServer(ctx, x.Redis, func(ctx context.Context, n redisNode) ([]Finding, error) {
+		said, err := n.info(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("INFO: %w", err)
+		}
+		return judgeRedis(n.subject(), n.cli(), said), nil
+	})
+}
+
+// judgeRedis judges what INFO says.
+func judgeRedis(subject, cli string, said map[string]string) []Finding {
+	findings := judgeRedisVersion(subject, said["redis_version"], said["valkey_version"])
+	if said["role"] == "slave" {
+		findings = append(findings, find(redisReplica, subject, "a replica of "+net.JoinHostPort(said["master_host"], said["master_port"]), cli+" REPLICAOF NO ONE"))
+	}
+	if said["aof_enabled"] == "1" && said["aof_last_write_status"] == "err" {
+		findings = append(findings, find(redisWriteFailed, subject, "the last write to the append-only file failed", cli+" BGREWRITEAOF"))
+	}
+	if said["rdb_last_bgsave_status"] == "err" {
+		findings = append(findings, find(redisWriteFailed, subject, "the last snapshot failed", cli+" BGSAVE"))
+	}
+	used, _ := strconv.ParseInt(said["used_memory"], 10, 64)
+	most, _ := strconv.ParseInt(said["maxmemory"], 10, 64)
+	if most > 0 && used*100 >= most*fullPercent {
+		findings = append(findings, find(redisNearlyFull, subject, fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)),
+			fmt.Sprintf("%s CONFIG SET maxmemory %d", cli, 2*max(used, most))))
+	}
+	return findings
+}
+
+// judgeRedisVersion knows Valkey, which calls itself Redis 7.2 as well.
+func judgeRedisVersion(subject, ofRedis, ofValkey string) []Finding {
+	const oldestRedis, newestRedis, oldestValkey, newestValkey = 7, 8, 8, 9
+	name, text, oldest, newest := "Redis", ofRedis, oldestRedis, newestRedis
+	if ofValkey != "" {
+		name, text, oldest, newest = "Valkey", ofValkey, oldestValkey, newestValkey
+	}
+	if v, ok := parseVersion(text); ok && v.major >= oldest && v.major <= newest {
+		return nil
+	}
+	return []Finding{find(redisVersion, subject, name+" "+text)}
+}
+
+// redisSettings compares each server's settings with docs/operations.md.
+func (x *examination) redisSettings(ctx context.Context) ([]Finding, error) {
+	return eachServer(ctx, x.Redis, func(ctx context.Context, n redisNode) (findings []Finding, err error) {
+		appending := true
+		for _, s := range []struct {
+			name, want, code string
+			atLeast          bool
+		}{
+			{"maxmemory-policy", "noeviction", redisEvicts, false},
+			{"appendonly", "yes", redisAppendOnly, false},
+			{"appendfsync", "always", redisAppendFsync, false},
+			{"no-appendfsync-on-rewrite", "no", redisRewriteFsync, false},
+			{"hash-max-listpack-value", "4096", redisListpack, true},
+			{"hash-max-listpack-entries", "128", redisListpack, true},
+			{"zset-max-listpack-entries", "128", redisListpack, true},
+		} {
+			values, err := n.ConfigGet(ctx, s.name).Result()
+			found, told := values[s.name]
+			if err == nil && !told {
+				err = fmt.Errorf("CONFIG GET %s: no answer", s.name)
+			}
+			if err != nil && ctx.Err() != nil {
+				return findings, err
+			}
+			if err != nil {
+				return append(findings, x.settingsUnseen(ctx, n, err)), nil
+			}
+			fine := found == s.want
+			if s.atLeast {
+				have, _ := strconv.Atoi(found)
+				want, _ := strconv.Atoi(s.want)
+				fine = have >= want
+			}
+			if s.code == redisAppendOnly {
+				appending = fine
+			}
+			if fine || !appending && (s.code == redisAppendFsync || s.code == redisRewriteFsync) {
+				continue // without the file, how it is flushed does not matter
+			}
+			findings = append(findings, find(s.code, n.subject(), fmt.Sprintf("%s is %s, want %s", s.name, found, s.want),
+				n.cli()+" CONFIG SET "+s.name+" "+s.want, n.cli()+" CONFIG REWRITE"))
+		}
+		return findings, nil
+	})
+}
+
+// settingsUnseen is for servers that hide their settings. Where a user of ours lacks
+// the permission, it can be given.
+func (x *examination) settingsUnseen(ctx context.Context, n redisNode, err error) Finding {
+	f := find(redisUnseen, n.subject(), plain(err))
+	if strings.HasPrefix(err.Error(), "NOPERM ") {
+		if user, err := n.Do(ctx, "ACL", "WHOAMI").Text(); err == nil {
+			f.Commands = append(f.Commands, n.cli()+" ACL SETUSER "+shell(user)+" '+config|get' +info")
+		} else {
+			f.Commands = append(f.Commands, n.cli()+" ACL SETUSER USER '+config|get' +info")
+		}
+	}
+	return f
+}
+
+// inspection of what Redis has of bridges.
+func (x *examination) inspection(ctx context.Context) (redisbridge.Inspection, error) {
+	return redisbridge.Inspect(ctx, x.Redis, x.Topology)
+}
