@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -151,4 +152,10 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 func NewAcks(ch amqp.Acknowledger, most int) (add, reject func(tag uint64), flush func()) {
 	a := newAcks(ch, most)
 	return a.add, a.reject, a.flush
+}
+
+// Miscount adds to the running count of a shard's first lane.
+func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
+	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
+	return p.config.Client.HIncrBy(ctx, p.keys[shard].counts(), part, by).Err()
 }

@@ -64,11 +64,14 @@ var countLua string
 //go:embed lua/tally.lua
 var tallyLua string
 
+//go:embed lua/glance.lua
+var glanceLua string
+
 // scripts are the only way in which parked messages change, but for the transaction
 // of parkPlainly.
 type scripts struct {
 	park, wake, takeBack, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
-	look, list, count, tally                                                                               *redis.Script
+	look, list, count, tally, glance                                                                       *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -93,6 +96,7 @@ func newScripts() scripts {
 		arrive: with(evenFull, arriveLua), carry: with(evenFull, carryLua),
 		look: with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
+		glance: with(onlyLooks, glanceLua),
 		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
