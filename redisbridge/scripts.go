@@ -97,7 +97,7 @@ func newScripts() scripts {
 		look: with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
 		glance: with(onlyLooks, glanceLua),
-		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

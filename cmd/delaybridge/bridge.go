@@ -6,6 +6,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 func newBridgeCommand(a *app) *cobra.Command {
@@ -68,9 +69,12 @@ func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge
 	if !s.counts() {
 		return redisbridge.New(c)
 	}
-	management, err := settings.management()
-	if err != nil {
-		return nil, err
+	var management *topology.Management
+	if settings.managementURL != "" {
+		var err error
+		if management, err = settings.management(); err != nil {
+			return nil, err
+		}
 	}
 	return metrics.NewBridge(s.registry, c, management)
 }

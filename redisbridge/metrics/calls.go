@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,9 @@ func (h *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		began := time.Now()
 		err := next(ctx, cmd)
-		h.note(h.nameOf(cmd), began, err)
+		if !greets(cmd) {
+			h.note(h.nameOf(cmd), began, err)
+		}
 		return err
 	}
 }
@@ -69,9 +72,21 @@ func (h *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		began := time.Now()
 		err := next(ctx, cmds)
-		h.note("pipeline", began, err)
+		if !slices.ContainsFunc(cmds, greets) {
+			h.note("pipeline", began, err)
+		}
 		return err
 	}
+}
+
+// greets reports whether the library sends cmd by itself, on a new connection. Older
+// servers do not know all of these, which it bears with.
+func greets(cmd redis.Cmder) bool {
+	switch cmd.Name() {
+	case "hello", "client", "auth", "select", "readonly":
+		return true
+	}
+	return false
 }
 
 func (h *calls) note(call string, began time.Time, err error) {

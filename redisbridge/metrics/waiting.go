@@ -52,7 +52,7 @@ func newWaiting(set *meters.Set) *waiting {
 		unrouted:   set.Desc("unrouted_messages", "Messages that were due, and that nobody has bound a queue for."),
 		quarantine: set.Desc("quarantine_messages", "Messages that could not be processed."),
 		notTaken: set.Desc("due_not_taken_messages",
-			"Messages in tiers and lanes that are due, and that the queue they lead to has not taken; by the management API, up to ten seconds late."),
+			"Messages in tiers and lanes that are due, and that the queue they lead to has not taken; by the management API, up to ten seconds late.", "queue"),
 	}
 }
 
@@ -70,8 +70,7 @@ func (w *waiting) watch(i installation) {
 	}
 	if i.management != nil {
 		w.sources = append(w.sources, &source{name: "management", ask: func(ctx context.Context) ([]prometheus.Metric, error) {
-			n, err := i.topology.CountNotTaken(ctx, i.management)
-			return []prometheus.Metric{gauge(w.notTaken, n)}, err
+			return w.askManagement(ctx, i)
 		}})
 	}
 	for _, s := range w.sources {
@@ -162,4 +161,12 @@ func (w *waiting) askBroker(ctx context.Context, i installation) ([]prometheus.M
 		}
 	}
 	return metrics, nil
+}
+
+func (w *waiting) askManagement(ctx context.Context, i installation) (metrics []prometheus.Metric, err error) {
+	notTaken, err := i.topology.NotTaken(ctx, i.management)
+	for queue, n := range notTaken {
+		metrics = append(metrics, gauge(w.notTaken, n, queue))
+	}
+	return metrics, err
 }
