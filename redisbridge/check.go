@@ -75,11 +75,11 @@ func (b *Bridge) checkRedis(ctx context.Context, now time.Time) error {
 	silent := now.Sub(time.Unix(0, heard)).Truncate(time.Millisecond)
 	switch {
 	case heard == 0:
-		return fmt.Errorf("Redis does not answer: %w", classify(err))
+		return fmt.Errorf("no answer from Redis: %w", classify(err))
 	case silent < CheckGrace:
 		return nil
 	}
-	return fmt.Errorf("Redis has not answered for %v: %w", silent, classify(err))
+	return fmt.Errorf("no answer from Redis for %v: %w", silent, classify(err))
 }
 
 // health is how a shard is doing.

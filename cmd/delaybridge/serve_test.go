@@ -277,7 +277,7 @@ func TestReadyAndDrainWithoutServers(t *testing.T) {
 		return code == http.StatusOK && counted && !strings.Contains(metrics, "delaybridge_parked_messages{") &&
 			strings.Contains(metrics, "delaybridge_inbox_messages{")
 	})
-	await(t, "/readyz names Redis", says(bridge, "Redis has not answered for"))
+	await(t, "/readyz names Redis", says(bridge, "no answer from Redis for"))
 	if err := store.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
