@@ -63,7 +63,6 @@ func startServing(t *testing.T, vars map[string]string, input io.Reader, argumen
 		output: &lines{}, ended: make(chan struct{}),
 	}
 	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = input, w.output, w.output
-	w.cmd.WaitDelay = time.Second // of its input
 	w.cmd.Env = os.Environ()
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		w.cmd.Env = append(w.cmd.Env, name+"="+vars[name])
@@ -188,8 +187,8 @@ func TestMetricsOfEachCommand(t *testing.T) {
 	consume := startServing(t, vars, nil, "consume", "--queue", "closing", "--bind", "order.#")
 	consume.awaitReady(t)
 	input, output := io.Pipe()
-	t.Cleanup(func() { _ = output.Close() })
 	publish := startServing(t, vars, input, "publish", "--file", "-", "--log-level", "debug")
+	t.Cleanup(func() { _ = output.Close() }) // before the program is awaited
 	for i := range 20 {
 		fmt.Fprintf(output, `{"id":"m-%d","key":"order.unpaid","in":"1200ms"}`+"\n", i)
 	}
