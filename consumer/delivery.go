@@ -28,6 +28,12 @@ func (s *session) handle(d *amqp.Delivery) {
 			o.Outcome, o.Err = Duplicate, nil
 			break
 		}
+		if busy, ok := errors.AsType[*busyError](o.Err); ok {
+			if o.Attempts--; !s.idle(busy.Wait) || !s.takeSlot() {
+				o.Outcome = Returned
+			}
+			continue
+		}
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break
@@ -37,11 +43,13 @@ func (s *session) handle(d *amqp.Delivery) {
 		case !again:
 			o.Outcome = s.quarantine(d, &o)
 		case s.config.Delayer != nil:
-			o.Outcome = s.delay(d, &o, pause)
+			o.RetryAt = time.Now().Add(pause)
+			o.Outcome = s.delay(d, &o)
 		case !s.idle(pause) || !s.takeSlot():
 			o.Outcome = Returned
 		}
 	}
+	s.report(&o)
 	s.settle(d, &o)
 }
 
@@ -80,7 +88,7 @@ func (s *session) settle(d *amqp.Delivery, o *Observation) {
 	if o.Outcome == Returned {
 		err = d.Nack(false, true)
 	} else {
-		err = d.Ack(false)
+		err = s.acknowledge(d)
 	}
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)
