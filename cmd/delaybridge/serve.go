@@ -59,11 +59,13 @@ func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 	var config net.ListenConfig
 	var err error
 	s.listener, err = config.Listen(ctx, "tcp", s.address)
-	if _, wrong := errors.AsType[*net.AddrError](err); wrong {
+	_, wrong := errors.AsType[*net.AddrError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	switch {
+	case wrong || unknown:
 		return usage(fmt.Errorf("--metrics-addr: %w", err))
-	}
-	if err != nil {
-		return fmt.Errorf("--metrics-addr: %w; is another one running? Choose another port", err)
+	case err != nil:
+		return fmt.Errorf("--metrics-addr: %w; choose an address of this machine, and a port that nobody has", err)
 	}
 	return nil
 }
