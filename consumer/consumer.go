@@ -150,6 +150,7 @@ type Consumer struct {
 	publishing *broker.Conn // its own, because a blocked one would hold back the acknowledgements
 	ready      chan struct{}
 	isReady    func() // closes ready, once
+	intake     intake
 }
 
 // New checks c and fills in the defaults. It does no I/O. The error names every

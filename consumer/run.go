@@ -30,6 +30,7 @@ const (
 func (c *Consumer) Run(ctx context.Context) error {
 	intake, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	defer context.AfterFunc(intake, c.intake.stop)()
 	// Handlers, and the connections on which they are settled, outlive ctx.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -88,6 +89,7 @@ func (r *run) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := r.session(ctx, wary)
+		r.intake.set(false, err)
 		if ctx.Err() != nil {
 			return
 		}

@@ -65,6 +65,7 @@ func (r *run) session(ctx context.Context, wary bool) error {
 	}
 	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "wary", wary)
 	r.isReady()
+	r.intake.set(true, nil)
 	go s.watch() // ends with the session
 	return s.dispatch()
 }

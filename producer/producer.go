@@ -72,6 +72,9 @@ type Config struct {
 	// DrainTimeout bounds how long Run goes on after its context has ended, for
 	// the answers to what is being published. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// Observe is told of each call of Publish when it returns. It is called from several
+	// goroutines and must not block. Defaults to nothing.
+	Observe func(Observation)
 	// Logger defaults to none.
 	Logger *slog.Logger
 }

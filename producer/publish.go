@@ -42,6 +42,14 @@ type Receipt struct {
 // may it still be on its way out: leave its body and headers alone.
 func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
 	now := time.Now()
+	receipt, err := p.publish(ctx, m, w, now)
+	if p.config.Observe != nil {
+		p.config.Observe(Observation{Message: m, Receipt: receipt, Err: err, Took: time.Since(now)})
+	}
+	return receipt, err
+}
+
+func (p *Producer) publish(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
 	entry, known := p.entries[m.Entry]
 	if err := errors.Join(m.Validate(), w.Validate(now)); err != nil || !known {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, errors.Join(err, p.unknown(m.Entry)))

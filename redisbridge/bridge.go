@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -90,6 +91,10 @@ type Config struct {
 	// is empty at StepClaimed, where it is not known yet. The broker's confirm
 	// may overtake StepPublished. Defaults to nothing.
 	Observe func(step Step, id string, path message.Path)
+	// ObserveConfirm is told how long the broker took to answer for a promoted message,
+	// and the answer: nil where it has the message. It is called likewise. Defaults to
+	// nothing.
+	ObserveConfirm func(took time.Duration, answer error)
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -111,6 +116,10 @@ type Bridge struct {
 	pace     *pace
 	reporter *reporter
 	shards   []*shard
+
+	phase atomic.Int32 // phaseNew and so on
+	heard atomic.Int64 // when Redis has last answered, Unix ns
+	taken takenIn
 }
 
 // New checks c. It does no I/O.
@@ -193,6 +202,9 @@ func (b *Bridge) ID() string { return b.id }
 // error where trying again cannot help: ErrConfiguration, a missing permission,
 // or an exchange or queue that does not exist and that it may not create.
 func (b *Bridge) Run(ctx context.Context) error {
+	b.phase.Store(phaseRunning)
+	defer b.phase.Store(phaseEnded)
+	defer context.AfterFunc(ctx, func() { b.phase.CompareAndSwap(phaseRunning, phaseDraining) })()
 	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -254,31 +266,6 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
 		pause(ctx, retryPause)
 	}
-}
-
-// warnOfPersistence says what the servers' settings do not guarantee.
-func (b *Bridge) warnOfPersistence(ctx context.Context) {
-	if err := eachServer(ctx, b.config.Client, b.warnOfSettings); err != nil {
-		b.log.Warn("cannot see how Redis keeps data; see docs/operations.md", "error", err)
-	}
-}
-
-func (b *Bridge) warnOfSettings(ctx context.Context, server redis.UniversalClient) error {
-	for _, setting := range []struct{ name, want, otherwise string }{
-		{"appendonly", "yes", "parked messages are lost when Redis stops"},
-		{"appendfsync", "always", "messages parked in the last second can be lost when Redis crashes"},
-		{"maxmemory-policy", "noeviction", "a full Redis throws parked messages away"},
-	} {
-		found, err := server.ConfigGet(ctx, setting.name).Result()
-		if err != nil {
-			return err
-		}
-		if found[setting.name] != setting.want {
-			b.log.Warn("Redis is not set to keep what it confirms", "setting", setting.name,
-				"found", found[setting.name], "want", setting.want, "otherwise", setting.otherwise)
-		}
-	}
-	return nil
 }
 
 const retryPause = 500 * time.Millisecond

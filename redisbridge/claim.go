@@ -24,6 +24,7 @@ type claimed struct {
 	asked    bool
 	inHand   int64 // messages claimed by this bridge and not yet settled, as Redis counts
 	held     bool  // there is more that is late
+	expired  bool  // the last owner's lease ran out while it had work
 	messages []parked
 	room     int       // most messages, as asked for
 	since    time.Time // when the lease began, or earlier
@@ -61,13 +62,14 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 		s.clock.forget()
 		return claimed{}, fmt.Errorf("claim from shard %d: %w", s.n, classify(err))
 	}
+	s.b.heard.Store(heard.UnixNano())
 	r := reply{rest: answer}
 	c := claimed{status: r.int(), room: room, since: asked}
 	us := r.int()
 	c.now, c.next = us/1000, r.int()
 	s.clock.learn(asked, heard, us)
 	if c.status == answerClaimed {
-		c.turn, c.asked, c.inHand, c.held = r.int(), r.int() == 1, r.int(), r.int() == 1
+		c.turn, c.asked, c.inHand, c.held, c.expired = r.int(), r.int() == 1, r.int(), r.int() == 1, r.int() == 1
 		for len(r.rest) > 0 && r.err == nil {
 			p := parked{id: r.string(), promoteAt: r.int(), record: record(r.string())}
 			if !p.whole() {

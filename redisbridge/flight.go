@@ -150,6 +150,9 @@ func (s *shard) settleAll(ctx context.Context) {
 		}
 		if s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back)) {
 			signal(s.woken) // the last claim did not see what is in the schedule again
+			for _, o := range back {
+				s.b.config.Observe(StepReturned, o.id, o.path)
+			}
 		}
 		s.flight.settled(len(ended))
 	}

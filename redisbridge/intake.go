@@ -152,6 +152,7 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 		if errors.Is(err, errTooLarge) {
 			b.log.Error("message goes to quarantine as it is", "id", e.key, "error", err)
 			acks.reject(d.DeliveryTag) // the inbox dead-letters there
+			b.taken.quarantined.Add(1)
 			return
 		}
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
@@ -184,9 +185,10 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	if err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 		publishing.Headers[message.HeaderError] = err.Error()
-		return publish(ctx, ready, broker.Outgoing{
+		err = publish(ctx, ready, broker.Outgoing{
 			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
+		return counted(&b.taken.quarantined, err)
 	}
 	return b.deliver(ctx, ready, e, &m, when)
 }
@@ -200,9 +202,11 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 			return err
 		case ticket.Parking == message.CancelledBefore:
 			b.log.Info("message is dropped: its ID is cancelled", "id", e.key)
-			return nil
-		case ticket.Parking == message.Parked, ticket.Parking == message.ParkedBefore && (e.again || b.config.Window > 0):
-			return nil
+			return counted(&b.taken.dropped, nil)
+		case ticket.Parking == message.Parked:
+			return counted(&b.taken.parked, nil)
+		case ticket.Parking == message.ParkedBefore && (e.again || b.config.Window > 0):
+			return counted(&b.taken.duplicates, nil)
 		case ticket.Parking == message.ParkedBefore:
 			// A foreign client need not give each message an ID of its own.
 			e.key = e.MessageId[:min(len(e.MessageId), message.MaxIDBytes/2)] + "~" + rand.Text()
@@ -223,7 +227,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
 	b.readies.forget(err)
-	return err
+	return counted(&b.taken.published, err)
 }
 
 // publish returns once the broker has answered.

@@ -74,6 +74,7 @@ func (r *register) attend(ctx context.Context, lifetime time.Duration) {
 	if err != nil {
 		return // those who claim notice, too, and say so; the last known register stays
 	}
+	r.b.heard.Store(time.Now().UnixNano())
 	slices.Sort(alive)
 	r.mu.Lock()
 	changed := !slices.Equal(alive, r.alive)

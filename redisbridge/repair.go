@@ -29,6 +29,8 @@ type repairs struct {
 
 	denied bool            // the user lacks a permission, so it is useless to look by oneself
 	said   map[string]bool // the faults that were logged since all was well
+
+	verdict verdict
 }
 
 func newRepairs(b *Bridge) *repairs {
@@ -63,7 +65,7 @@ func (r *repairs) run(ctx context.Context) error {
 		case <-r.asked:
 			timer.Stop()
 		case <-timer.C:
-			if r.denied || !r.b.register.prefers(0) {
+			if !r.verdict.bad() && (r.denied || !r.b.register.prefers(0)) {
 				continue
 			}
 		}
@@ -91,6 +93,7 @@ func (r *repairs) repair(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	r.verdict.judge(err)
 	_, r.denied = errors.AsType[*topology.PermissionError](err)
 	if cause != nil && r.denied && errors.Is(err, topology.ErrIncomplete) {
 		return fmt.Errorf("%w; or let the bridge put it in place: %w", cause, err)

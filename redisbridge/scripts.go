@@ -112,6 +112,22 @@ func newScripts() scripts {
 	}
 }
 
+// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA calls
+// them: for those who observe a client.
+func ScriptNames() map[string]string {
+	s := newScripts()
+	names := map[string]string{}
+	for name, script := range map[string]*redis.Script{
+		"park": s.park, "wake": s.wake, "takeback": s.takeBack, "cancel": s.cancel, "reschedule": s.reschedule,
+		"arrive": s.arrive, "carry": s.carry, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
+		"yield": s.yield, "attend": s.attend, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
+		"tally": s.tally, "glance": s.glance,
+	} {
+		names[script.Hash()] = name
+	}
+	return names
+}
+
 // reply reads a script's array answer field by field. After the first surprise
 // it returns zero values and keeps the fault.
 type reply struct {

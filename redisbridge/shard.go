@@ -63,6 +63,8 @@ type shard struct {
 	single  int                  // so many messages are to be published one at a time
 	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last    claimed
+
+	health health
 }
 
 func newShard(b *Bridge, n int) *shard {
@@ -105,6 +107,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
+			s.health.end(nil)
 			if !healthy {
 				s.b.log.Info("shard works again", "shard", s.n)
 			}
@@ -114,6 +117,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 		case errors.Is(err, ErrConfiguration), broker.Permanent(err) && !errors.Is(err, broker.ErrMissing):
 			return err
 		default:
+			s.health.end(err)
 			if healthy {
 				s.b.log.Warn("shard cannot be worked on for now", "shard", s.n, "error", err)
 			}
@@ -138,6 +142,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	s.b.reporter.sees(s.n, &c)
+	s.health.own(c.status == answerClaimed, c.expired)
 	if c.status != answerClaimed {
 		s.b.pace.done(s.n)
 		return s.standBy(&c), nil
@@ -269,6 +274,7 @@ func (s *shard) handOver(ctx context.Context) error {
 		return nil // renew the lease, and try again
 	}
 	s.b.log.Info("handing a shard over", "shard", s.n)
+	s.health.own(false, false)
 	return s.yield(ctx)
 }
 
@@ -412,7 +418,9 @@ func (s *shard) publish(
 	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
 ) error {
 	s.entering.Add(1)
+	began := s.b.stopwatch()
 	err := p.Publish(ctx, out, func(err error) {
+		s.b.stop(began, err)
 		s.entering.Add(-1)
 		signal(s.entered)
 		land(err)

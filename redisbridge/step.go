@@ -16,9 +16,12 @@ const (
 	StepConfirmed
 	// StepSettled: Redis knows that the broker has it, and forgets it once it is due.
 	StepSettled
+	// StepReturned: the message is back in the schedule, because the broker has not
+	// taken it, or it was not published after all.
+	StepReturned
 )
 
-// String returns claimed, published, confirmed or settled.
+// String returns claimed, published, confirmed, settled or returned.
 func (s Step) String() string {
 	switch s {
 	case StepClaimed:
@@ -29,6 +32,8 @@ func (s Step) String() string {
 		return "confirmed"
 	case StepSettled:
 		return "settled"
+	case StepReturned:
+		return "returned"
 	}
 	return "Step(" + strconv.Itoa(int(s)) + ")"
 }

@@ -63,14 +63,25 @@ func (t *Topology) sum(c Counts) {
 // not yet taken by the queue that they lead to. Its figures may be ten seconds old; of a
 // queue that is as new as that there are none.
 func (t *Topology) CountNotTaken(ctx context.Context, m *Management) (int, error) {
+	n := 0
+	byQueue, err := t.NotTaken(ctx, m)
+	for _, count := range byQueue {
+		n += count
+	}
+	return n, err
+}
+
+// NotTaken is [Topology.CountNotTaken] by the name of the tier's or lane's queue. A queue
+// of which there are no figures is missing.
+func (t *Topology) NotTaken(ctx context.Context, m *Management) (map[string]int, error) {
 	queues, err := m.queues(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("topology: count messages: %w", err)
+		return nil, fmt.Errorf("topology: count messages: %w", err)
 	}
-	n := 0
+	n := map[string]int{}
 	for _, waiting := range t.waitingQueues() {
 		if q := queues[waiting.Name]; q.Messages != nil && q.Ready != nil && q.Unacknowledged != nil {
-			n += max(0, *q.Messages-*q.Ready-*q.Unacknowledged)
+			n[waiting.Name] = max(0, *q.Messages-*q.Ready-*q.Unacknowledged)
 		}
 	}
 	return n, nil

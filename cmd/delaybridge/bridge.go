@@ -5,6 +5,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/metrics"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 func newBridgeCommand(a *app) *cobra.Command {
@@ -14,7 +16,8 @@ func newBridgeCommand(a *app) *cobra.Command {
 		Long: `Takes messages whose delay matches no tier from the inbox into Redis, and
 promotes parked messages into the lanes shortly before they are due. Any number
 of bridges may run side by side; they divide the work among them. On SIGINT or
-SIGTERM the bridge finishes what it has claimed and exits with 0.
+SIGTERM the bridge finishes what it has claimed, for --drain-timeout and ten seconds
+at most, and exits with 0.
 
 Exchanges, queues and bindings that are missing it puts in place, at its start
 and whenever somebody deletes one. A user without the configure permission needs
@@ -22,6 +25,8 @@ and whenever somebody deletes one. A user without the configure permission needs
 		Args: usageArgs(cobra.NoArgs),
 	}
 	var c redisbridge.Config
+	service := serviceFlags(cmd)
+	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
 	flags.DurationVar(&c.Lease, "lease", redisbridge.DefaultLease, "how long a silent bridge keeps its shards")
@@ -45,10 +50,14 @@ and whenever somebody deletes one. A user without the configure permission needs
 		if c.ShowEvery = *showEvery; *showEvery == 0 {
 			c.ShowEvery = redisbridge.ShowNever
 		}
-		bridge, err := redisbridge.New(c)
+		if err := service.listen(cmd.Context(), c.Logger); err != nil {
+			return err
+		}
+		bridge, err := service.newBridge(c, settings)
 		if err != nil {
 			return usage(err)
 		}
+		defer service.serve(cmd.Context(), bridge.Check)()
 		c.Logger.Info("bridge starts", "id", bridge.ID(), "prefix", settings.topology.Prefix(), "shards", settings.topology.Shards())
 		if err := bridge.Run(cmd.Context()); err != nil {
 			return err
@@ -57,4 +66,19 @@ and whenever somebody deletes one. A user without the configure permission needs
 		return nil
 	}
 	return cmd
+}
+
+// newBridge makes a bridge, which counts where somebody may ask for it.
+func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
+	if !s.counts() {
+		return redisbridge.New(c)
+	}
+	var management *topology.Management
+	if settings.managementURL != "" {
+		var err error
+		if management, err = settings.management(); err != nil {
+			return nil, err
+		}
+	}
+	return metrics.NewBridge(s.registry, c, management)
 }

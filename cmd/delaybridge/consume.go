@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/consumer/metrics"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/message"
@@ -38,6 +39,8 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	var file string
 	var count int
 	var withoutRedis bool
+	service := serviceFlags(cmd)
+	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Queue, "queue", "", "the queue to consume (required)")
 	flags.StringArrayVar(&c.Bind, "bind", nil, "routing key to bind the queue by, where * is one word and # any number; may be repeated")
@@ -78,9 +81,12 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if c.OrderBy, err = parseOrderBy(*orderBy); err != nil {
 			return usage(err)
 		}
+		if err := service.listen(ctx, c.Logger); err != nil {
+			return err
+		}
 		await := func() error { return nil }
 		if !withoutRedis {
-			park, closePark, err := a.openPark(settings, c.Logger)
+			park, closePark, err := a.openPark(settings, c.Logger, service)
 			if err != nil {
 				return err
 			}
@@ -100,10 +106,11 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			defer func() { err = errors.Join(err, store.Shutdown()) }()
 			c.Handler = &orders.Closer{Store: store, Closed: p.orderClosed}
 		}
-		instance, err := consumer.New(c)
+		instance, err := service.newConsumer(c)
 		if err != nil {
 			return usage(err)
 		}
+		defer service.serve(ctx, func(context.Context) error { return instance.Check() })()
 		if err := await(); err != nil {
 			return fmt.Errorf("%w (to take whatever comes, cancelled or not: --without-redis)", err)
 		}
@@ -127,4 +134,12 @@ func parseOrderBy(text string) (func(message.Message) string, error) {
 		return func(m message.Message) string { return m.RoutingKey }, nil
 	}
 	return nil, fmt.Errorf("--order-by %q: use id or key", text)
+}
+
+// newConsumer makes a consumer, which counts where somebody may ask for it.
+func (s *service) newConsumer(c consumer.Config) (*consumer.Consumer, error) {
+	if !s.counts() {
+		return consumer.New(c)
+	}
+	return metrics.NewConsumer(s.registry, c)
 }

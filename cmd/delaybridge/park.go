@@ -9,15 +9,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
 
 // openPark returns what knows of messages in Redis, and what closes its connections. It
-// does no I/O.
-func (a *app) openPark(c config, log *slog.Logger) (*redisbridge.Park, func(), error) {
+// does no I/O. Where a service counts, its calls of Redis are counted.
+func (a *app) openPark(c config, log *slog.Logger, s *service) (*redisbridge.Park, func(), error) {
 	redis.SetLogger(redisLog{log})
 	client, err := redisbridge.NewClient(c.redisURL)
 	if err != nil {
 		return nil, nil, err
+	}
+	if s.counts() {
+		if err := metrics.CountCalls(s.registry, c.topology.Prefix(), client); err != nil {
+			return nil, nil, errors.Join(err, client.Close())
+		}
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
 		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember,
@@ -35,7 +41,7 @@ func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, a.logger(settings))
+	park, closePark, err := a.openPark(settings, a.logger(settings), nil)
 	if err != nil {
 		return err
 	}

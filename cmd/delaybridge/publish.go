@@ -15,6 +15,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/producer/metrics"
 )
 
 const (
@@ -65,6 +66,7 @@ way, reports and exits with 130.`,
 	var inFlight int
 	var timeout time.Duration
 	var parkAll bool
+	service := serviceFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the message's ID")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
@@ -95,7 +97,7 @@ way, reports and exits with 130.`,
 		if settings.logLevel == slog.LevelInfo {
 			settings.logLevel = slog.LevelWarn
 		}
-		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, parkAll: parkAll}
+		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, parkAll: parkAll, service: service}
 		if file == "" {
 			one, err := f.publication(a.in)
 			if err != nil {
@@ -194,6 +196,7 @@ type publishJob struct {
 	inFlight int
 	timeout  time.Duration
 	parkAll  bool
+	service  *service
 }
 
 // session runs a producer while work works, or ctx lasts: then the producer
@@ -201,18 +204,22 @@ type publishJob struct {
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
 	log := j.logger(j.settings)
-	park, closePark, err := j.openPark(j.settings, log)
+	if err := j.service.listen(ctx, log); err != nil {
+		return err
+	}
+	park, closePark, err := j.openPark(j.settings, log, j.service)
 	if err != nil {
 		return err
 	}
 	defer closePark()
-	p, err := producer.New(producer.Config{
+	p, err := j.service.newProducer(producer.Config{
 		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, ParkAll: j.parkAll,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
 	})
 	if err != nil {
 		return usage(err)
 	}
+	defer j.service.serve(ctx, func(context.Context) error { return p.Check() })()
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan struct{})
@@ -225,6 +232,14 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	stop()
 	<-ended
 	return lost
+}
+
+// newProducer makes a producer, which counts where somebody may ask for it.
+func (s *service) newProducer(c producer.Config) (*producer.Producer, error) {
+	if !s.counts() {
+		return producer.New(c)
+	}
+	return metrics.NewProducer(s.registry, c)
 }
 
 // publish gives a message its time, and lets an interrupt only stop what is not

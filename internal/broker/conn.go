@@ -59,6 +59,8 @@ type Conn struct {
 	conn    *amqp.Connection
 	blocked bool
 	ended   error // why Run has ended
+	made    int   // connections
+	since   time.Time
 }
 
 // New checks the configuration. It does no I/O.
@@ -75,7 +77,7 @@ func New(c Config) (*Conn, error) {
 	if c.Connected == nil {
 		c.Connected = func() {}
 	}
-	return &Conn{config: c, changed: make(chan struct{})}, nil
+	return &Conn{config: c, changed: make(chan struct{}), since: time.Now()}, nil
 }
 
 // Run connects, and connects again with backoff whenever the connection is
@@ -176,7 +178,7 @@ func (a *outspokenAuth) Response() string {
 func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	c.update(func() { c.conn, c.blocked = conn, false })
+	c.update(func() { c.conn, c.blocked, c.made = conn, false, c.made+1 })
 	defer c.update(func() { c.conn, c.blocked = nil, false })
 	c.config.Connected()
 	for {
@@ -204,6 +206,7 @@ func (c *Conn) update(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
+	c.since = time.Now()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -21,8 +21,8 @@
 --       a lane's first that is late, 9... TTLs of the lanes in ms
 -- Returns, with now in Unix microseconds, other instants in ms, and -1 for never:
 --   {1 claimed, now, next promotion, turn, whether another bridge asks for the
---    shard, number claimed in all, whether something is held, ID, promote at,
---    stored envelope, ...}
+--    shard, number claimed in all, whether something is held, whether the last
+--    owner's lease ran out at work, ID, promote at, stored envelope, ...}
 --   {2 held by another, now, end of its lease}
 --   {3 idle: nothing for a standby to take over, now, next promotion}
 -- O(log N) per message claimed, and O(1) per lane.
@@ -83,6 +83,7 @@ end
 
 local state = redis.call('HMGET', KEYS[2], 'owner', 'lease', 'turn', 'asker', 'left')
 local owner, ends = state[1], tonumber(state[2] or 0)
+local expired = 0
 if owner ~= me then
   if owner and ends > now then
     if preferred then redis.call('HSET', KEYS[2], 'asker', me) end
@@ -98,6 +99,8 @@ if owner ~= me then
       return {3, us, first or -1}
     end
   end
+  -- An idle owner lets its lease run out, and who is preferred may have its shard.
+  if owner and (not preferred or redis.call('EXISTS', KEYS[3]) == 1) then expired = 1 end
   redis.call('HDEL', KEYS[2], 'asker')
   state[4] = false
   return_claimed()
@@ -234,7 +237,7 @@ local left = (tonumber(state[5]) or 0) - returned + #found / 3 -- for those who 
 redis.call('HSET', KEYS[2], 'owner', me, 'lease', string.format('%.0f', now + lease), 'turn', turn,
   'left', string.format('%.0f', left))
 local asked = (state[4] and state[4] ~= me) and 1 or 0
-local answer = {1, us, soonest or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held}
+local answer = {1, us, soonest or -1, tonumber(turn), asked, redis.call('ZCARD', KEYS[3]), held, expired}
 for i = 1, #found do
   answer[#answer + 1] = found[i]
 end

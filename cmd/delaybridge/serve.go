@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+)
+
+const (
+	// scrapeMost bounds how many scrapes are answered at a time.
+	scrapeMost = 8
+	// serveHeader bounds how long a client may take to send its request.
+	serveHeader = 5 * time.Second
+)
+
+// service is what a command that runs for long tells about itself: metrics and health
+// over HTTP, and to systemd.
+type service struct {
+	address  string // of --metrics-addr; empty for none
+	registry *prometheus.Registry
+
+	supervised bool // systemd may wait for it, and watch it
+	listener   net.Listener
+	log        *slog.Logger
+}
+
+func serviceFlags(cmd *cobra.Command) *service {
+	s := &service{registry: prometheus.NewRegistry()}
+	cmd.Flags().StringVar(&s.address, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9464 or :9464 (default: not at all)")
+	return s
+}
+
+// counts reports whether somebody may ask for metrics.
+func (s *service) counts() bool { return s != nil && s.address != "" }
+
+// listen takes the address, so that a mistake shows before any work begins.
+func (s *service) listen(ctx context.Context, log *slog.Logger) error {
+	s.log = log
+	if !s.counts() {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(s.address); err != nil {
+		return usage(fmt.Errorf("--metrics-addr %q: write HOST:PORT, such as 127.0.0.1:9464, or :PORT for all addresses of this machine", s.address))
+	}
+	s.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+	)
+	var config net.ListenConfig
+	var err error
+	s.listener, err = config.Listen(ctx, "tcp", s.address)
+	_, wrong := errors.AsType[*net.AddrError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	switch {
+	case wrong || unknown:
+		return usage(fmt.Errorf("--metrics-addr: %w", err))
+	case err != nil:
+		return fmt.Errorf("--metrics-addr: %w; choose an address of this machine, and a port that nobody has", err)
+	}
+	return nil
+}
+
+// serve answers, and tells systemd, until the returned function is called. check says what
+// is not as it should be; ctx ends when the command is asked to stop.
+func (s *service) serve(ctx context.Context, check func(context.Context) error) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	notified := make(chan struct{})
+	go func() {
+		defer close(notified)
+		if s.supervised {
+			notifySystemd(ctx, check, s.log)
+		}
+	}()
+	if s.listener == nil {
+		return func() { stop(); <-notified }
+	}
+	server := &http.Server{
+		Handler: s.routes(check), ReadHeaderTimeout: serveHeader,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	s.log.Info("serving metrics and health", "address", s.listener.Addr().String())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("metrics and health are served no longer", "error", err)
+		}
+	}()
+	return func() {
+		stop()
+		<-notified
+		_ = server.Close()
+		<-ended
+	}
+}
+
+func (s *service) routes(check func(context.Context) error) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: scrapeMost, ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), Registry: s.registry,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r.Context()); err != nil {
+			answer(w, http.StatusServiceUnavailable, "not ready", err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ready")
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, "delaybridge", "/metrics", "/healthz", "/readyz")
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, lines ...string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(strings.Join(lines, "\n") + "\n"))
+}

@@ -1,0 +1,33 @@
+package producer
+
+import (
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// Observation is what Config.Observe is told of one call of [Producer.Publish].
+type Observation struct {
+	Message message.Message // whose body and headers are not to be changed
+	Receipt Receipt         // zero after an error
+	Err     error
+	// Took is how long the call lasted: until the broker's confirm or Redis' answer, the
+	// wait for a connection included.
+	Took time.Duration
+}
+
+// CheckGrace is for how long a connection may be lost before [Producer.Check] says so.
+const CheckGrace = 10 * time.Second
+
+// Check returns nil while there is a connection to the broker that can be published over.
+// The error says what is not so, and has lasted for longer than CheckGrace, or since the
+// start. It asks nobody, and knows nothing of the Parker.
+func (p *Producer) Check() error {
+	if p.gate.open.Err() != nil {
+		return errStopped
+	}
+	return p.conn.State().Check(time.Now(), CheckGrace)
+}
+
+// Reconnects is how often the connection to the broker was made again after it was lost.
+func (p *Producer) Reconnects() int64 { return int64(p.conn.State().Reconnects()) }

@@ -1,0 +1,144 @@
+// Package metrics has a bridge, and what waits in Redis and on the broker, in metrics for
+// Prometheus:
+//
+//	b, err := metrics.NewBridge(prometheus.DefaultRegisterer, redisbridge.Config{...}, nil)
+//
+// in place of redisbridge.New. docs/metrics.md lists them.
+package metrics
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/delaybridge/delaybridge/internal/meters"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// NewBridge is [redisbridge.New] for a bridge whose metrics registerer has: what it does,
+// and, asked for at each scrape, what Redis and the broker have. The hooks of c are
+// called, too, and c.Client gets one ([CountCalls]).
+//
+// With m, which may be nil, the management API is asked as well, for what AMQP does not
+// tell: how many messages are due, and not taken by the queue they lead to.
+func NewBridge(registerer prometheus.Registerer, c redisbridge.Config, m *topology.Management) (*redisbridge.Bridge, error) {
+	if c.Topology == nil || c.Client == nil {
+		return redisbridge.New(c)
+	}
+	set := meters.NewSet(registerer, c.Topology.Prefix())
+	c.Observe = countSteps(set, c.Observe)
+	c.ObserveConfirm = countConfirms(set, c.ObserveConfirm)
+	bridges := meters.Add(set, newBridges(set))
+	waiting := meters.Add(set, newWaiting(set))
+	err := set.Err()
+	if err == nil {
+		err = CountCalls(registerer, c.Topology.Prefix(), c.Client)
+	}
+	if err != nil {
+		return nil, err
+	}
+	bridge, err := redisbridge.New(c)
+	if err != nil {
+		return nil, err
+	}
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c.Client, Topology: c.Topology})
+	if err != nil {
+		return nil, err
+	}
+	bridges.Add(bridge)
+	waiting.watch(installation{bridge: bridge, park: park, client: c.Client, topology: c.Topology, management: m})
+	return bridge, nil
+}
+
+// countSteps counts what happens to each message.
+func countSteps(set *meters.Set, then func(redisbridge.Step, string, message.Path)) func(redisbridge.Step, string, message.Path) {
+	claims := set.Counter("bridge_claims_total", "Parked messages that this bridge has claimed.").WithLabelValues()
+	promotions := set.Counter("bridge_promotions_total", "Messages published into a lane, or to where they are due.", "path")
+	settles := set.Counter("bridge_settles_total", "Promoted messages of which Redis knows that the broker has them.").WithLabelValues()
+	returns := set.Counter("bridge_returns_total",
+		"Claimed messages that went back into the schedule, because the broker had not taken them, or they could not be published then.").WithLabelValues()
+	return func(step redisbridge.Step, id string, path message.Path) {
+		switch step {
+		case redisbridge.StepClaimed:
+			claims.Inc()
+		case redisbridge.StepPublished:
+			promotions.WithLabelValues(destination(path)).Inc()
+		case redisbridge.StepSettled:
+			settles.Inc()
+		case redisbridge.StepReturned:
+			returns.Inc()
+		case redisbridge.StepConfirmed: // the histogram of confirms counts them
+		}
+		if then != nil {
+			then(step, id, path)
+		}
+	}
+}
+
+// destination is the last stretch of a path: lane 1m, ready, retry.
+func destination(p message.Path) string {
+	if _, last, parked := strings.Cut(string(p), ", then "); parked {
+		return last
+	}
+	return string(p)
+}
+
+func countConfirms(set *meters.Set, then func(time.Duration, error)) func(time.Duration, error) {
+	took := set.Histogram("bridge_confirm_duration_seconds",
+		"How long the broker took to answer for a promoted message, by the answer.", meters.CallSeconds(), "answer")
+	confirmed, failed := took.WithLabelValues("confirmed"), took.WithLabelValues("failed")
+	return func(d time.Duration, answer error) {
+		if answer == nil {
+			confirmed.Observe(d.Seconds())
+		} else {
+			failed.Observe(d.Seconds())
+		}
+		if then != nil {
+			then(d, answer)
+		}
+	}
+}
+
+// newBridges reads what bridges count themselves.
+func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
+	ready := set.Desc("bridge_ready", "1 while the bridge is connected, has found the topology complete, and promotes its shards: what /readyz says.")
+	shards := set.Desc("bridge_shards", "Shards that this bridge promotes.")
+	leases := set.Desc("bridge_lease_expiries_total",
+		"Leases of shards that ran out while there was work: of other bridges, whose shards this one took over, and its own.")
+	reconnects := set.Desc("bridge_reconnects_total", "Connections to RabbitMQ made again after one was lost.")
+	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake},
+		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
+			good := true
+			var sum redisbridge.Activity
+			for _, b := range all {
+				good = b.Check(context.Background()) == nil && good
+				a := b.Activity()
+				sum.Shards += a.Shards
+				sum.LeaseExpiries += a.LeaseExpiries
+				sum.Reconnects += a.Reconnects
+				sum.TakenIn = added(sum.TakenIn, a.TakenIn)
+			}
+			ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, meters.Truth(good))
+			ch <- prometheus.MustNewConstMetric(shards, prometheus.GaugeValue, float64(sum.Shards))
+			ch <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(sum.LeaseExpiries))
+			ch <- prometheus.MustNewConstMetric(reconnects, prometheus.CounterValue, float64(sum.Reconnects))
+			for outcome, n := range map[string]int64{
+				"parked": sum.TakenIn.Parked, "duplicate": sum.TakenIn.Duplicates, "published": sum.TakenIn.Published,
+				"dropped": sum.TakenIn.Dropped, "quarantined": sum.TakenIn.Quarantined,
+			} {
+				ch <- prometheus.MustNewConstMetric(intake, prometheus.CounterValue, float64(n), outcome)
+			}
+		})
+}
+
+func added(a, b redisbridge.TakenIn) redisbridge.TakenIn {
+	return redisbridge.TakenIn{
+		Parked: a.Parked + b.Parked, Duplicates: a.Duplicates + b.Duplicates, Published: a.Published + b.Published,
+		Dropped: a.Dropped + b.Dropped, Quarantined: a.Quarantined + b.Quarantined,
+	}
+}
