@@ -38,14 +38,14 @@ func (s *session) pause(o *Observation) (time.Duration, bool) {
 
 // delay gives the message to the Delayer, however long it takes that to have it. It
 // gives up only when the message has returned to its queue anyway, or Run ends.
-func (s *session) delay(d *amqp.Delivery, o *Observation, pause time.Duration) Outcome {
+func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation, pause time.Duration) Outcome {
 	due := time.Now().Add(pause)
 	m := message.FromDelivery(d) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
-		err := s.config.Delayer.Delay(s.alive, &m, max(0, time.Until(due)))
+		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(due)))
 		if err == nil {
 			return Delayed
 		}

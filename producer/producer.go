@@ -23,7 +23,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -72,6 +75,10 @@ type Config struct {
 	// DrainTimeout bounds how long Run goes on after its context has ended, for
 	// the answers to what is being published. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// TracerProvider makes a span of each message, and puts its context into the
+	// message's headers, for those who meet it later. otel.GetTracerProvider() is the
+	// process's own. Defaults to none, which costs nothing.
+	TracerProvider trace.TracerProvider
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -80,6 +87,7 @@ type Config struct {
 type Producer struct {
 	config Config
 	conn   *broker.Conn
+	tracer *tracing.Tracer // nil where nothing is traced
 
 	entries map[string]*routes
 
@@ -125,7 +133,7 @@ func New(c Config) (*Producer, error) {
 		return nil, err
 	}
 	p := &Producer{
-		config: c, conn: conn, gate: newGate(),
+		config: c, conn: conn, gate: newGate(), tracer: tracing.New(c.TracerProvider, "producer"),
 		queue: make(chan *request), stopped: make(chan struct{}),
 		entries: map[string]*routes{"": defaultRoutes(c.Topology)},
 	}

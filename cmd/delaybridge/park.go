@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // openPark returns what knows of messages in Redis, and what closes its connections. It
 // does no I/O.
-func (a *app) openPark(c config, log *slog.Logger) (*redisbridge.Park, func(), error) {
+func (a *app) openPark(c config, log *slog.Logger, provider trace.TracerProvider) (*redisbridge.Park, func(), error) {
 	redis.SetLogger(redisLog{log})
 	client, err := redisbridge.NewClient(c.redisURL)
 	if err != nil {
 		return nil, nil, err
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember,
+		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, TracerProvider: provider,
 	})
 	if err != nil {
 		_ = client.Close()
@@ -35,7 +36,7 @@ func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, a.logger(settings))
+	park, closePark, err := a.openPark(settings, a.logger(settings), nil)
 	if err != nil {
 		return err
 	}

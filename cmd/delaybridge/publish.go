@@ -201,7 +201,12 @@ type publishJob struct {
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
 	log := j.logger(j.settings)
-	park, closePark, err := j.openPark(j.settings, log)
+	provider, flush, err := j.openTraces(ctx, "publish", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	park, closePark, err := j.openPark(j.settings, log, provider)
 	if err != nil {
 		return err
 	}
@@ -209,6 +214,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	p, err := producer.New(producer.Config{
 		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, ParkAll: j.parkAll,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
+		TracerProvider: provider,
 	})
 	if err != nil {
 		return usage(err)
