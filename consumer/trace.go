@@ -57,7 +57,9 @@ func (s *session) startDelivery(d *amqp.Delivery, o *Observation) delivered {
 
 // promoted reports whether a message has come out of Redis, so that the last step was
 // to promote it, less than a lead ago.
-func promoted(path message.Path) bool { return strings.HasPrefix(string(path), string(message.PathParked)) }
+func promoted(path message.Path) bool {
+	return strings.HasPrefix(string(path), string(message.PathParked))
+}
 
 // hasWaited reports whether a message that nobody has promoted came through a tier, or
 // out of quarantine.
