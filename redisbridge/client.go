@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,8 @@ func wrongURL(rawURL string, query url.Values, err error) error {
 		reason = "it cannot be parsed"
 	case broker.Misread(u):
 		reason = broker.ErrMisread.Error()
+	case slices.ContainsFunc(query["addr"], func(addr string) bool { return strings.Contains(addr, "@") }):
+		reason = "there is an @ in addr: user and password belong in front of the first host"
 	default:
 		password, _ := u.User.Password()
 		for _, secret := range []string{password, query.Get("password")} {

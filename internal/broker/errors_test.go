@@ -83,6 +83,8 @@ func TestRedact(t *testing.T) {
 		"redis://secret@h/0":       "redis://xxxxx@h/0",
 		"redis://h:1/0?master_name=m&password=secret&db=1&dial_timeout=1s": "redis://h:1/0?db=1&dial_timeout=1s&master_name=m&password=xxxxx",
 		"redis://h:1?addr=h:2&addr=u:secret@h:3":                           "redis://h:1?addr=h%3A2&addr=xxxxx",
+		"redis://h:1/0?master_name=m&password=sec@ret":                     "redis://h:1/0?master_name=m&password=xxxxx",
+		"amqp://u:p@12/secret@h/v":                                         "amqp://xxxxx",
 		"u:secret@h:5672":                                                  "a URL that cannot be parsed",
 	} {
 		if got := broker.Redact(url); got != want {

@@ -19,7 +19,7 @@ func Redact(rawURL string) string {
 	switch {
 	case err != nil, u.Scheme == "", u.Host == "" && u.Scheme != "unix":
 		return "a URL that cannot be parsed"
-	case Misread(u):
+	case Misread(u), strings.Contains(u.EscapedPath(), "@"):
 		return u.Scheme + "://" + hidden
 	}
 	if _, has := u.User.Password(); !has && u.User != nil && strings.HasPrefix(u.Scheme, "redis") {
@@ -27,6 +27,9 @@ func Redact(rawURL string) string {
 	}
 	query := u.Query()
 	for key, values := range query {
+		if strings.Contains(u.RawQuery, "@") && !known(key) { // part of a password, too
+			return u.Scheme + "://" + hidden
+		}
 		for i, value := range values {
 			if !public(key, value) {
 				values[i] = hidden
@@ -55,11 +58,15 @@ func public(key, value string) bool {
 
 var errUnparsable = errors.New("what is special in user and password has to be written as %2F for /, %3F for ?, %23 for #, %20 for a blank")
 
+// known reports whether key is an option that may have an @ in its value.
+func known(key string) bool { return key == "password" || key == "addr" || public(key, "") }
+
 // ErrMisread means that a URL's password has a character that ends it.
 var ErrMisread = errors.New("there is an @ behind the host: in user and password, write / as %2F, ? as %3F, # as %23 and @ as %40")
 
-// Misread reports whether there is an @ behind what was taken for the host: then that is
-// in fact the user's name, and the rest of the password is in the path, query or fragment.
+// Misread reports whether there is an @ behind what was taken for the host, and none before
+// it: then that is in fact the user's name, and the rest of the password is behind it.
 func Misread(u *url.URL) bool {
-	return strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@")
+	option, _, _ := strings.Cut(u.RawQuery, "=")
+	return u.User == nil && strings.Contains(u.EscapedPath()+option+u.EscapedFragment(), "@")
 }
