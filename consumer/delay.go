@@ -51,7 +51,7 @@ func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation, p
 		}
 		again := wait.NextBackOff()
 		if s.alive.Err() == nil {
-			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "reason", err, "retry_in", again)
+			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "error", err, "retry_in", again)
 		}
 		if !s.idle(again) {
 			return Returned

@@ -64,13 +64,10 @@ func promoted(path message.Path) bool {
 // hasWaited reports whether a message that nobody has promoted came through a tier, or
 // out of quarantine.
 func hasWaited(d *amqp.Delivery, m *message.Message) bool {
-	switch m.Journey.Path {
-	case message.PathDirect:
-		return false
-	case "": // a foreign client's; the broker says where it has waited
+	if m.Journey.Path == "" { // a foreign client's; the broker says where it has waited
 		return d.Headers["x-death"] != nil
 	}
-	return true
+	return m.Journey.Path != message.PathDirect
 }
 
 // within returns ctx within the span.

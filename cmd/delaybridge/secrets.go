@@ -43,6 +43,7 @@ func hideSecrets(_ []string, a slog.Attr) slog.Attr {
 			}
 			a.Value = slog.AnyValue(hidden)
 		}
+	default: // numbers and the like
 	}
 	return a
 }

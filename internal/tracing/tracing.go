@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -158,9 +159,7 @@ func Carry(span trace.Span, headers amqp.Table) amqp.Table {
 	}
 	mine := SpanOf(span)
 	carried := make(amqp.Table, len(headers)+2)
-	for name, value := range headers {
-		carried[name] = value
-	}
+	maps.Copy(carried, headers)
 	carried[message.HeaderTraceparent] = mine.Traceparent
 	delete(carried, message.HeaderTracestate) // of no use without the other
 	if mine.Tracestate != "" {
