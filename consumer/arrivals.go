@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
@@ -13,6 +14,31 @@ type Arrivals interface {
 	// Arrive says what is to become of a message that has come, and notes down that it
 	// was delivered, where that is its fate. It may be called again for the same message.
 	Arrive(ctx context.Context, m *message.Message) (message.Arrival, error)
+	// Handled notes down how the handling of a message goes, for those who look it up.
+	// It is called unless the first attempt has succeeded, and at most once for each
+	// delivery. What it returns as an error is lost.
+	Handled(ctx context.Context, m *message.Message, h message.Handling) error
+}
+
+// reportTimeout bounds what it takes to note something down that nothing depends on.
+const reportTimeout = time.Second
+
+// report has a message's outcome noted down, where there is more to say than that it was
+// delivered.
+func (s *session) report(o *Observation) {
+	tells := o.Outcome == Delayed || o.Outcome == Quarantined || o.Outcome == Acknowledged && o.Attempts > 1
+	if s.config.Arrivals == nil || !tells {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.work, reportTimeout)
+	defer cancel()
+	h := message.Handling{
+		Queue: s.config.Queue, Attempts: o.Attempts, Outcome: string(o.Outcome),
+		At: time.Now(), RetryAt: o.RetryAt, History: o.Message.Journey.History,
+	}
+	if err := s.config.Arrivals.Handled(ctx, &o.Message, h); err != nil {
+		s.log.Warn("cannot note down how the handling of a message went", "id", o.Message.ID, "outcome", o.Outcome, "error", err)
+	}
 }
 
 // arrive asks whether a message is still wanted, for as long as it takes. It returns

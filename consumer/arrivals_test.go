@@ -14,6 +14,17 @@ import (
 type clerk struct {
 	mu      sync.Mutex
 	answers map[string][]message.Fate // "" is an error
+	told    map[string][]message.Handling
+}
+
+func (c *clerk) Handled(_ context.Context, m *message.Message, h message.Handling) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told == nil {
+		c.told = map[string][]message.Handling{}
+	}
+	c.told[m.ID] = append(c.told[m.ID], h)
+	return errors.New("which must not matter")
 }
 
 func (c *clerk) Arrive(_ context.Context, m *message.Message) (message.Arrival, error) {
@@ -65,4 +76,41 @@ func TestWhatIsNotWantedAnyMoreIsDropped(t *testing.T) {
 	}
 	r.stop()
 	b.wantHeld(b.queue, 0)
+}
+
+// What is not known from the arrival alone is told: what failed, and what became of it.
+func TestWhatBecameOfAMessageIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	messages := numbered(3)
+	fine, shaky, hopeless := messages[0].ID, messages[1].ID, messages[2].ID
+	c := b.config(func(_ context.Context, m message.Message) error {
+		if m.ID == hopeless || m.ID == shaky && m.Journey.Attempts == 0 {
+			return errHandler
+		}
+		return nil
+	})
+	told := &clerk{}
+	c.Arrivals, c.Delayer, c.Retry.Attempts = told, b.republisher(), 2
+	r := start(t, c)
+	b.bind()
+	b.publish(messages...)
+	r.observe(5)
+	r.stop()
+	if got := told.told[fine]; len(got) != 0 {
+		t.Errorf("%s: told %+v, want nothing", fine, got)
+	}
+	for id, want := range map[string]consumer.Outcome{shaky: consumer.Acknowledged, hopeless: consumer.Quarantined} {
+		got := told.told[id]
+		if len(got) != 2 {
+			t.Fatalf("%s: told %+v, want two notes", id, got)
+		}
+		first, last := got[0], got[1]
+		if first.Queue != b.queue || first.Outcome != string(consumer.Delayed) || first.Attempts != 1 || first.RetryAt.Before(first.At) || len(first.History) != 1 {
+			t.Errorf("%s after the first attempt: told %+v", id, first)
+		}
+		if last.Outcome != string(want) || last.Attempts != 2 || !last.RetryAt.IsZero() || len(last.History) == 0 {
+			t.Errorf("%s in the end: told %+v, want %s", id, last, want)
+		}
+	}
 }

@@ -38,14 +38,13 @@ func (s *session) pause(o *Observation) (time.Duration, bool) {
 
 // delay gives the message to the Delayer, however long it takes that to have it. It
 // gives up only when the message has returned to its queue anyway, or Run ends.
-func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation, pause time.Duration) Outcome {
-	due := time.Now().Add(pause)
+func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) Outcome {
 	m := message.FromDelivery(d) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
-		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(due)))
+		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(o.RetryAt)))
 		if err == nil {
 			return Delayed
 		}

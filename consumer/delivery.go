@@ -29,6 +29,12 @@ func (s *session) handle(d *amqp.Delivery) {
 			o.Outcome, o.Err = Duplicate, nil
 			break
 		}
+		if busy, ok := errors.AsType[*busyError](o.Err); ok {
+			if o.Attempts--; !s.idle(busy.Wait) || !s.takeSlot() {
+				o.Outcome = Returned
+			}
+			continue
+		}
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break
@@ -39,11 +45,13 @@ func (s *session) handle(d *amqp.Delivery) {
 		case !again:
 			o.Outcome = s.quarantine(d, &o)
 		case s.config.Delayer != nil:
-			o.Outcome = s.delay(story.within(s.alive), d, &o, pause)
+			o.RetryAt = time.Now().Add(pause)
+			o.Outcome = s.delay(story.within(s.alive), d, &o)
 		case !s.idle(pause) || !s.takeSlot():
 			o.Outcome = Returned
 		}
 	}
+	s.report(&o)
 	s.settle(d, &o)
 	story.end(&o)
 }
@@ -86,7 +94,7 @@ func (s *session) settle(d *amqp.Delivery, o *Observation) {
 	if o.Outcome == Returned {
 		err = d.Nack(false, true)
 	} else {
-		err = d.Ack(false)
+		err = s.acknowledge(d)
 	}
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)

@@ -91,3 +91,21 @@ func TestCancelledBeforeThereIsABroker(t *testing.T) {
 	c.URL = "amqp://guest:guest@127.0.0.1:1/"
 	start(t, c).stop()
 }
+
+// The broker keeps acknowledgements back that come fast, and forgets them when the
+// channel is closed: an end in order waits for them.
+func TestWhatWasAcknowledgedDoesNotComeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	const n = 300
+	for range 5 {
+		b.publish(numbered(n)...)
+		c := b.config(acknowledge)
+		c.Concurrency, c.Prefetch = 50, n
+		r := start(t, c)
+		r.observe(n)
+		r.stop()
+		b.wantHeld(b.queue, 0)
+	}
+}

@@ -44,6 +44,9 @@ type Observation struct {
 	Arrival message.Arrival
 	// Err is the handler's last error.
 	Err error
+	// RetryAt is when a Delayed message comes back, by this machine's clock; otherwise it
+	// is zero.
+	RetryAt time.Time
 }
 
 func lateness(m *message.Message, now time.Time) time.Duration {

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/delaybridge/delaybridge/consumer/ledger"
@@ -37,7 +36,12 @@ func (o *once) Handle(ctx context.Context, m message.Message) error {
 		return nil
 	}
 	if busy, ok := errors.AsType[*ledger.BusyError](err); ok {
-		return RetryAfter(busy.Wait, fmt.Errorf("message %s: %w", m.ID, err))
+		o.log.Info("a message waits: another consumer is at its effect", "id", m.ID, "retry_in", busy.Wait)
+		return &busyError{busy}
 	}
 	return err
 }
+
+// busyError is how a handler with a ledger says that it was not called, and that it is
+// worth asking again: that was no attempt.
+type busyError struct{ *ledger.BusyError }

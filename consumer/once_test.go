@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,12 +84,12 @@ func TestWhatTheLedgerSaysDecides(t *testing.T) {
 		attempts int
 		err      error
 	}{
-		"busy once": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
-			if asked.Add(1) == 1 {
-				return false, &ledgers.BusyError{Wait: time.Millisecond}
+		"busy for long": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			if asked.Add(1) <= 2*consumer.DefaultAttempts {
+				return false, fmt.Errorf("o-1: %w", &ledgers.BusyError{Wait: time.Millisecond})
 			}
 			return true, effect(ctx)
-		}, outcome: consumer.Acknowledged, attempts: 2},
+		}, outcome: consumer.Acknowledged, attempts: 1},
 		"not marked": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
 			return true, errors.Join(effect(ctx), broken)
 		}, outcome: consumer.Acknowledged, attempts: 1},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,6 +33,9 @@ type session struct {
 	unknown    chan struct{}   // closed by watch
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
+
+	acknowledged atomic.Int64
+	manyAt       atomic.Int64 // Unix ns, of the last of each inFlight of them
 }
 
 // session consumes over one channel until it is lost or ctx ends; in the latter
@@ -187,7 +191,9 @@ func (s *session) relax() error {
 // finish ends the intake: what no handler has begun goes back at once, so that
 // other consumers need not wait for this one's drain.
 func (s *session) finish() error {
+	gaveBack := make(chan struct{})
 	s.background.Go(func() {
+		defer close(gaveBack)
 		// With the answer, because until then deliveries arrive; beside the drain,
 		// because a silent broker gives none before Run hangs up.
 		if err := s.ch.Cancel(s.tag, false); err != nil || s.deliveries == nil {
@@ -197,7 +203,54 @@ func (s *session) finish() error {
 			_ = d.Nack(false, true) // if the channel is lost, the broker does the same
 		}
 	})
-	return s.drain()
+	err := s.drain()
+	s.flush(gaveBack)
+	return err
+}
+
+const (
+	// inFlight is how many acknowledgements the broker sends on to a quorum queue before
+	// it has heard of them. When the channel is closed it forgets those that it has kept.
+	inFlight = 32
+	// onTheirWay is for how long, at most, an acknowledgement is taken to be one of those.
+	onTheirWay = time.Second
+	// flushTimeout bounds the wait for a broker that is slow to answer.
+	flushTimeout = 2 * time.Second
+)
+
+// acknowledge tells the broker that a message is done with.
+func (s *session) acknowledge(d *amqp.Delivery) error {
+	if s.acknowledged.Add(1)%inFlight == 0 {
+		s.manyAt.Store(time.Now().UnixNano())
+	}
+	return d.Ack(false)
+}
+
+// flush returns when the queue has the last acknowledgements, where there were many:
+// AMQP confirms none. To get a message goes the same way, and has an answer, after which
+// the channel has heard of all before; any other answer shows that it has sent on the
+// rest. If there is a message, that counts as one more delivery of it.
+func (s *session) flush(after <-chan struct{}) {
+	if time.Since(time.Unix(0, s.manyAt.Load())) > onTheirWay {
+		return
+	}
+	done := make(chan struct{})
+	s.background.Go(func() {
+		defer close(done)
+		<-after
+		d, found, err := s.ch.Get(s.config.Queue, false)
+		if err != nil {
+			return
+		}
+		if found {
+			_ = d.Nack(false, true)
+		}
+		_, _ = s.ch.QueueDeclarePassive(s.config.Queue, true, false, false, false, nil)
+	})
+	select {
+	case <-done:
+	case <-time.After(flushTimeout):
+	}
 }
 
 func closedBecause(reason *amqp.Error) error {

@@ -44,9 +44,10 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
 	for {
 		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
-			[]string{k.schedule, k.state, k.claimed, k.slot(slot), k.envelopes, k.kept},
+			[]string{k.claimed, k.slot(slot), k.envelopes, k.kept},
 			m.ID, published, due, m.Journey.Version,
-			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds()).Int64Slice()
+			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds(),
+			string(m.Journey.Path)).Int64Slice()
 		switch {
 		case err != nil:
 			return message.Arrival{}, classify(err)

@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -163,4 +164,10 @@ func PromotingSpan(provider trace.TracerProvider, headers amqp.Table) func() {
 	out := broker.Outgoing{Exchange: "lane", RoutingKey: "order.unpaid", Publishing: amqp.Publishing{MessageId: "o-1", Headers: headers}}
 	path := message.PathLane("1m")
 	return func() { endPromoting(s.startPromoting(&out, path), nil) }
+}
+
+// Miscount adds to the running count of a shard's first lane.
+func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
+	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
+	return p.config.Client.HIncrBy(ctx, p.keys[shard].counts(), part, by).Err()
 }

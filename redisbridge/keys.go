@@ -62,6 +62,9 @@ const bucketMS = 2000
 // buckets.
 func (k shardKeys) part(part string) string { return k.schedule + ":" + part }
 
+// counts returns the key of the numbers of entries of the parts.
+func (k shardKeys) counts() string { return k.schedule + ":counts" }
+
 func (k shardKeys) bucket(part string, number int64) string {
 	return k.part(part) + ":" + strconv.FormatInt(number, 10)
 }

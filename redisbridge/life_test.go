@@ -339,6 +339,13 @@ func TestWhatIsToldOfAChangeIsTrue(t *testing.T) {
 		if overdue[i] {
 			continue
 		}
+		if id := fmt.Sprint("m-", i); i%7 == 0 && len(desk.times(id)) > 0 {
+			late, err := b.park.Cancel(t.Context(), id)
+			if err != nil || late.Outcome != redisbridge.WasDelivered {
+				t.Errorf("cancel %s when it is too late: got %+v, %v", id, late, err)
+			}
+			told[late.Outcome]++
+		}
 		for _, fault := range untrue(acts[i], desk.times(fmt.Sprint("m-", i))) {
 			t.Errorf("m-%d: %s: %+v, handled %v", i, fault, acts[i], desk.times(fmt.Sprint("m-", i)))
 		}

@@ -56,9 +56,13 @@ type Entry struct {
 	// Lane is the TTL of the lane that it is meant for, or 0 where it goes straight to
 	// the ready exchange. Also 0 where the message is gone.
 	Lane time.Duration
-	// Path is the way of the message, as far as it is planned; empty where the message
-	// is gone.
+	// Path is the way of the message, as far as it is planned, or which it took; empty
+	// where that is not known any more.
 	Path message.Path
+	// Handled says how far consumers are with a message that was delivered, one entry for
+	// each queue, the last one first. A queue in which the first attempt has succeeded, or
+	// is under way, has none.
+	Handled []message.Handling
 	// Version counts how often the message was rescheduled while the broker had a copy.
 	Version int
 	Shard   int
@@ -149,6 +153,7 @@ func (p *Park) entry(shard int, id string, r record) Entry {
 		e.State, e.Ended = StateCancelled, changed
 	case stateDelivered:
 		e.State, e.Ended = StateDelivered, changed
+		e.Path, e.Handled = handlings(string(r.envelope()))
 	case stateMoved:
 		e.State, e.Rescheduled = StateMoved, changed
 	default:

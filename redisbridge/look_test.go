@@ -120,12 +120,58 @@ func TestLookFollowsAMessage(t *testing.T) {
 	if a, err := b.park.Arrive(t.Context(), &arrived); err != nil || a.Fate != message.Deliver {
 		t.Fatalf("arrive: got %+v, %v", a, err)
 	}
-	if e := b.lookUp(t, "o-1"); e.State != redisbridge.StateDelivered || e.Ended.Before(e.Due) {
+	if e := b.lookUp(t, "o-1"); e.State != redisbridge.StateDelivered || e.Ended.Before(e.Due) || e.Path != message.PathLane("20s") || len(e.Handled) != 0 {
 		t.Errorf("delivered: got %+v", e)
 	}
+	b.tellOfHandling(t, &arrived)
 	c, err := b.park.Count(t.Context())
 	if err != nil || c.Shards[0].Delivered != 1 || c.Shards[0].InLane+c.Shards[0].Due+c.Shards[0].Promoting != 0 {
 		t.Errorf("count: got %+v, %v", c, err)
+	}
+}
+
+// tellOfHandling has the consumers of nine queues tell of a message that was delivered.
+func (b *bench) tellOfHandling(t *testing.T, m *message.Message) {
+	t.Helper()
+	now := time.Now()
+	failed := message.Handling{Queue: "a\tqueue\n", Attempts: 1, Outcome: "delayed", At: now, RetryAt: now.Add(time.Hour), History: []string{"1", "2", "3", "4", "5", "6"}}
+	for i := range 9 {
+		h := failed
+		if i > 0 {
+			h = message.Handling{Queue: fmt.Sprint("queue ", i), Attempts: 1, Outcome: "quarantined", At: now}
+		}
+		for range 2 { // the second note takes the place of the first
+			if err := b.park.Handled(t.Context(), m, h); err != nil {
+				t.Fatal(err)
+			}
+			h.Attempts++
+		}
+	}
+	if err := b.park.Handled(t.Context(), m, failed); err != nil {
+		t.Fatal(err)
+	}
+	e := b.lookUp(t, "o-1")
+	if len(e.Handled) != 8 || e.State != redisbridge.StateDelivered || e.Path != message.PathLane("20s") {
+		t.Fatalf("handled: got %+v, want notes of 8 queues", e)
+	}
+	if got := e.Handled[0]; got.Queue != failed.Queue || got.Attempts != 1 || got.RetryAt.Sub(failed.RetryAt).Abs() > time.Millisecond || !slices.Equal(got.History, failed.History[1:]) {
+		t.Errorf("the last note is %+v, want %+v with the last 5 lines", got, failed)
+	}
+	if got := e.Handled[1]; got.Queue != "queue 8" || got.Attempts != 2 {
+		t.Errorf("the note before is %+v", got)
+	}
+	other := *m
+	other.Journey.Published = other.Journey.Published.Add(-time.Minute)
+	for _, m := range []*message.Message{{ID: "never was"}, &other} { // of which there is nothing to tell
+		if err := b.park.Handled(t.Context(), m, message.Handling{Queue: "another"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, known, err := b.park.Look(t.Context(), "never was"); known || err != nil {
+		t.Errorf("an ID that nobody knows: got %v, %v", known, err)
+	}
+	if e := b.lookUp(t, "o-1"); e.Handled[0].Queue != failed.Queue {
+		t.Errorf("another message's note was taken: %+v", e.Handled[0])
 	}
 }
 

@@ -133,17 +133,19 @@ func (p *Park) storePlainly(ctx context.Context, shard int, plain []placed) (int
 		part   string
 		number int64
 	}
-	entries, parts := map[bucket][]redis.Z{}, map[string][]redis.Z{}
+	entries, parts, counts := map[bucket][]redis.Z{}, map[string][]redis.Z{}, map[string]int64{}
 	first := plain[0].at
 	for _, m := range plain {
 		first = min(first, m.at)
 	}
 	wakeKeys, wakeArgs := []string{k.state, k.envelopes}, []any{wakeChannel(p.config.Topology), k.number, first}
 	var woken *redis.Cmd
+	added := make(map[string][]*redis.IntCmd, len(parts))
 	_, err := p.config.Client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, m := range plain {
 			in := bucket{m.part, m.at / bucketMS}
 			entries[in] = append(entries[in], redis.Z{Score: float64(m.at % bucketMS), Member: m.id})
+			counts[m.part]++
 		}
 		for in := range entries {
 			parts[in.part] = append(parts[in.part], redis.Z{Score: float64(in.number), Member: in.number})
@@ -153,7 +155,10 @@ func (p *Park) storePlainly(ctx context.Context, shard int, plain []placed) (int
 			pipe.ZAdd(ctx, k.part(part), buckets...)
 		}
 		for in, ids := range entries {
-			pipe.ZAddNX(ctx, k.bucket(in.part, in.number), ids...)
+			added[in.part] = append(added[in.part], pipe.ZAddNX(ctx, k.bucket(in.part, in.number), ids...))
+		}
+		for part, n := range counts {
+			pipe.HIncrBy(ctx, k.counts(), part, n)
 		}
 		// The order matters: see lua/lib.lua.
 		for i, m := range plain {
@@ -177,6 +182,14 @@ func (p *Park) storePlainly(ctx context.Context, shard int, plain []placed) (int
 	us, err := woken.Int64()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+	}
+	for part, buckets := range added {
+		for _, one := range buckets {
+			counts[part] -= one.Val()
+		}
+		if counts[part] > 0 { // entries that were there already; if this fails, the count stays wrong
+			_ = p.config.Client.HIncrBy(ctx, k.counts(), part, -counts[part]).Err()
+		}
 	}
 	return us, nil
 }

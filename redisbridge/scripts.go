@@ -28,6 +28,9 @@ var rescheduleLua string
 //go:embed lua/arrive.lua
 var arriveLua string
 
+//go:embed lua/handled.lua
+var handledLua string
+
 //go:embed lua/carry.lua
 var carryLua string
 
@@ -64,11 +67,14 @@ var countLua string
 //go:embed lua/tally.lua
 var tallyLua string
 
+//go:embed lua/glance.lua
+var glanceLua string
+
 // scripts are the only way in which parked messages change, but for the transaction
 // of parkPlainly.
 type scripts struct {
 	park, wake, takeBack, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
-	look, list, count, tally                                                                               *redis.Script
+	handled, look, list, count, tally, glance                                                              *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -91,9 +97,11 @@ func newScripts() scripts {
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
 		cancel: with(evenFull, cancelLua), reschedule: with(evenFull, rescheduleLua),
 		arrive: with(evenFull, arriveLua), carry: with(evenFull, carryLua),
-		look: with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
+		handled: with("", handledLua), // nothing depends on it
+		look:    with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
-		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		glance: with(onlyLooks, glanceLua),
+		yield:  with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
 

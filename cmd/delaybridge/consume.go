@@ -25,8 +25,8 @@ ready exchange; without, the queue must exist. With --orders it closes the order
 whose ID the message bears, unless that is paid; without, it only acknowledges.
 
 A message that cannot be handled for now is tried again after a pause, which grows
-from attempt to attempt, and then goes to quarantine. With --park-retries it waits in
-Redis meanwhile, and a bridge brings it back to this queue; without, in hand.
+from attempt to attempt, and then goes to quarantine. Meanwhile it waits in Redis, and
+a bridge brings it back to this queue; without Redis it waits in hand.
 
 On SIGINT or SIGTERM it finishes the message in hand, leaves the rest in the
 queue and exits with 0, or with 130 where --count was not reached.`,
@@ -43,7 +43,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.StringArrayVar(&c.Bind, "bind", nil, "routing key to bind the queue by, where * is one word and # any number; may be repeated")
 	flags.StringVar(&file, "orders", "", "close orders in this SQLite file")
 	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
-	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way")
+	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
 	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages to have in hand (default: %d, or with --count the concurrency)", consumer.DefaultPrefetch))
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
@@ -53,7 +53,6 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.DefaultRetryFactor, "by what the pause grows from attempt to attempt")
 	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.DefaultRetryCap, "the longest pause")
 	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.DefaultRetryJitter, "the share of a pause that is left to chance, up to 1")
-	parkRetries := flags.Bool("park-retries", false, "have messages wait for their retry in Redis, rather than in hand")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", consumer.DefaultDrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -86,20 +85,17 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			return usage(err)
 		}
 		await := func() error { return nil }
-		switch {
-		case !withoutRedis:
+		if !withoutRedis {
 			park, closePark, err := a.openPark(settings, c.Logger, provider)
 			if err != nil {
 				return err
 			}
 			defer closePark()
 			c.Arrivals = park
-			if *parkRetries {
+			if t := settings.topology; c.Queue != t.Quarantine() && c.Queue != t.Unrouted() { // which nothing is to come back to
 				c.Delayer = park
 			}
 			await = func() error { return awaitPark(ctx, park, settings.connectTimeout) }
-		case *parkRetries:
-			return usage(errors.New("--park-retries needs Redis: leave --without-redis out"))
 		}
 		c.Handler = consumer.HandlerFunc(func(context.Context, message.Message) error { return nil })
 		if file != "" {

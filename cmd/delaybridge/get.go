@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -22,7 +24,8 @@ func newGetCommand(a *app) *cobra.Command {
 		Short: "Show where messages are now, and what is known of them",
 		Long: `Shows of each message where it is, when it is due, which way it takes, and what has
 happened to it. All of that is what Redis knows: a message that went straight into a
-tier is unknown to it, as is one that was delivered and is remembered no longer.
+tier is unknown to it, as is one that was delivered and is remembered no longer. Of its
+attempts it knows from consumers that ask Redis about what comes, as consume does.
 
 IDs are arguments or lines of standard input. The answers come in their order. The exit
 code is 1 if one of them is unknown.`,
@@ -83,20 +86,22 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 
 // foundMessage is what `get` prints for each ID.
 type foundMessage struct {
-	ID          string         `json:"id"`
-	State       string         `json:"state"`
-	Where       string         `json:"where"`
-	Key         *string        `json:"key,omitempty"`
-	Entry       string         `json:"entry,omitempty"`
-	Path        message.Path   `json:"path,omitempty"`
-	Due         time.Time      `json:"due,omitzero"`
-	PromoteAt   time.Time      `json:"promote_at,omitzero"`
-	Attempts    *int           `json:"attempts,omitempty"`
-	Version     int            `json:"version,omitempty"`
-	ContentType string         `json:"content_type,omitempty"`
-	BodyBytes   *int           `json:"body_bytes,omitempty"`
-	History     []historyEvent `json:"history"`
-	Error       string         `json:"error,omitempty"`
+	ID          string       `json:"id"`
+	State       string       `json:"state"`
+	Where       string       `json:"where"`
+	Key         *string      `json:"key,omitempty"`
+	Entry       string       `json:"entry,omitempty"`
+	Path        message.Path `json:"path,omitempty"`
+	Due         time.Time    `json:"due,omitzero"`
+	PromoteAt   time.Time    `json:"promote_at,omitzero"`
+	Attempts    *int         `json:"attempts,omitempty"`
+	Version     int          `json:"version,omitempty"`
+	ContentType string       `json:"content_type,omitempty"`
+	BodyBytes   *int         `json:"body_bytes,omitempty"`
+	// Handled is told by consumers that ask Redis about what comes.
+	Handled []message.Handling `json:"handled,omitempty"`
+	History []historyEvent     `json:"history"`
+	Error   string             `json:"error,omitempty"`
 }
 
 // historyEvent is one that is known of.
@@ -122,12 +127,18 @@ func found(id string, l lookedUp, t *topology.Topology) *foundMessage {
 	switch e.State {
 	case redisbridge.StateParked, redisbridge.StatePromoting, redisbridge.StateInLane:
 		m.Attempts = new(int) // no consumer has met it
+	case redisbridge.StateDelivered:
+		attempts := 1 // of which nothing is told unless it fails
+		for _, h := range e.Handled {
+			attempts = max(attempts, h.Attempts)
+		}
+		m.Attempts, m.Handled = &attempts, e.Handled
 	default:
 	}
 	switch {
 	case e.Unreadable != nil:
 		m.Error = e.Unreadable.Error()
-	case e.Path != "":
+	case e.Path != "" && e.State != redisbridge.StateDelivered:
 		size := len(e.Message.Body)
 		m.Key, m.Entry, m.ContentType, m.BodyBytes = &e.Message.RoutingKey, e.Message.Entry, e.Message.ContentType, &size
 	}
@@ -152,11 +163,26 @@ func where(e *redisbridge.Entry, t *topology.Topology) string {
 	case redisbridge.StateCancelled:
 		return "nowhere: it was cancelled; if a copy comes, its consumer drops it"
 	case redisbridge.StateDelivered:
-		return "delivered: a consumer has it, or is done with it"
+		return whereHandled(e)
 	case redisbridge.StateMoved:
 		return "out of Redis' sight: when it comes before its new due time, its consumer parks it again"
 	}
 	return string(e.State)
+}
+
+// whereHandled goes by what a consumer has told last.
+func whereHandled(e *redisbridge.Entry) string {
+	if len(e.Handled) == 0 {
+		return "delivered: a consumer has it, or is done with it"
+	}
+	switch h := e.Handled[0]; consumer.Outcome(h.Outcome) {
+	case consumer.Delayed:
+		return fmt.Sprintf("in Redis for its next attempt in queue %s at %s, unless that is over", h.Queue, instantText(h.RetryAt))
+	case consumer.Quarantined:
+		return fmt.Sprintf("in quarantine, out of queue %s: see 'delaybridge quarantine show %s'", h.Queue, e.ID)
+	default:
+		return fmt.Sprintf("delivered, and %s from queue %s", h.Outcome, h.Queue)
+	}
 }
 
 // history lists what has happened to a message, as far as its record tells.
@@ -174,9 +200,26 @@ func history(e *redisbridge.Entry) []historyEvent {
 		add(e.Ended, "cancelled")
 	case redisbridge.StateDelivered:
 		add(e.Ended, "delivered")
+		for _, h := range slices.Backward(e.Handled) {
+			for _, line := range h.History {
+				instant, what, _ := strings.Cut(line, " ")
+				if at, err := time.Parse(time.RFC3339, instant); err == nil {
+					add(at, "failed in "+what)
+				}
+			}
+			add(h.At, fmt.Sprintf("%s in %s after %s", h.Outcome, h.Queue, attemptsText(h.Attempts)))
+		}
 	default:
 	}
+	slices.SortStableFunc(events, func(a, b historyEvent) int { return a.At.Compare(b.At) })
 	return events
+}
+
+func attemptsText(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", n)
 }
 
 // table is a block of lines.
@@ -212,7 +255,7 @@ func (m *foundMessage) table() string {
 		if i == 0 {
 			name = "HISTORY"
 		}
-		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), event.Event)
+		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), printable(event.Event))
 	}
 	_ = table.Flush()
 	return b.String()

@@ -96,6 +96,10 @@ func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	return arrival, err
 }
 
+func (d *desk) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
+	return d.park.Handled(ctx, m, h)
+}
+
 func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duration) error {
 	err := d.park.Delay(ctx, m, pause)
 	if err == nil {

@@ -268,7 +268,7 @@ func (w *world) channel(do func(*amqp.Channel) error) error {
 }
 
 // store opens a connection to Redis of the injector's own.
-func (w *world) store(do func(*redis.Client) error) error { return w.storeWithin(30*time.Second, do) }
+func (w *world) store(do func(*redis.Client) error) error { return w.storeWithin(2*time.Minute, do) }
 
 // storeWithin gives each answer so much time.
 func (w *world) storeWithin(patience time.Duration, do func(*redis.Client) error) error {

@@ -9,7 +9,7 @@ import (
 
 // startTimeout bounds the wait for a server to answer. RabbitMQ takes 5 to 12 s
 // on two quiet cores, and a cluster of it 15 to 30 s.
-const startTimeout = 120 * time.Second
+const startTimeout = 5 * time.Minute
 
 // probeInterval is how often a server is asked whether it has got there.
 const probeInterval = 100 * time.Millisecond

@@ -1,18 +1,18 @@
 -- Says what a consumer is to do with a message that has come, and notes down that it
 -- was delivered: from then on it cannot be cancelled.
 --
--- KEYS: 1 schedule, 2 state, 3 claimed, 4 the hash of the ID's record, 5 base key of the
---       envelopes (lib.lua), 6 kept
+-- KEYS: 1 claimed, 2 the hash of the ID's record, 3 base key of the envelopes (lib.lua),
+--       4 kept
 -- ARGV: 1 ID, 2 and 3 when it was published and is due in Unix ms, or 0 if that is not
 --       known, 4 its version, 5 how long to remember a delivery in ms, 6 the same where
 --       there is more than one version, 7 window in ms, for which an ID is remembered from
---       when it was published
+--       when it was published, 8 its path, or ''
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept.
 local clocks_ms = 5000 -- so far apart may the clocks of a publisher and of this server be
 local id, now = ARGV[1], clock()
 local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
-local stored = redis.call('HGET', KEYS[4], id)
+local stored = redis.call('HGET', KEYS[2], id)
 local r = stored and read(stored)
 if r and r.published == 0 and published > r.parked_at + clocks_ms then return {1} end -- the ID was used anew
 if r and r.published ~= published and r.published ~= 0 then return {1} end -- of another message
@@ -24,8 +24,8 @@ if r.state == cancelled then return {2, r.parked_at} end
 if r.state == delivered then return {1} end
 if r.state == moved and r.due > now then return {4, r.due} end
 local over = now + (version > 0 and ARGV[6] or ARGV[5])
-redis.call('HSET', KEYS[4], id, head(r.due, now, version, delivered, r.direct, published))
-redis.call('ZADD', KEYS[6], exactly(math.max(over, published + ARGV[7])), id)
+redis.call('HSET', KEYS[2], id, head(r.due, now, version, delivered, r.direct, published) .. (ARGV[8] ~= '' and '\t' .. ARGV[8] or ''))
+redis.call('ZADD', KEYS[4], exactly(math.max(over, published + ARGV[7])), id)
 -- If it was to be promoted again, that is not needed any more; a claim skips its entry.
-redis.call('ZREM', KEYS[3], id)
+redis.call('ZREM', KEYS[1], id)
 return {1}

@@ -12,7 +12,8 @@
 -- What is late to be promoted, but not overdue, is claimed step by step, lane by
 -- lane, so that the bridge can catch up at its pace while there is time.
 --
--- It also forgets what needs no longer be kept, some of it with each call.
+-- It also forgets what needs no longer be kept, some of it with each call, and a new
+-- owner has the parts of the schedule counted anew.
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes, 5 kept
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
@@ -33,6 +34,7 @@ local never = 9007199254740991
 local late_ms = 1000 -- so late, a message is not merely waiting for its claim
 local most_forgotten = 500
 local forget_every = 5000
+local most_recounted = 200 -- buckets
 
 local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
@@ -62,6 +64,20 @@ local function return_claimed()
   redis.call('DEL', KEYS[3])
 end
 
+-- Counts anew what each part holds, where that is quickly done.
+local function recount()
+  for _, part in ipairs(redis.call('HKEYS', counts_key(KEYS[1]))) do
+    if redis.call('SISMEMBER', KEYS[1], part) == 0 then redis.call('HDEL', counts_key(KEYS[1]), part) end
+  end
+  for _, part in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+    local key, n = part_key(KEYS[1], part), 0
+    if redis.call('ZCARD', key) <= most_recounted then
+      for _, bucket in ipairs(redis.call('ZRANGE', key, 0, -1)) do n = n + redis.call('ZCARD', bucket_key(key, bucket)) end
+      redis.call('HSET', counts_key(KEYS[1]), part, n)
+    end
+  end
+end
+
 local state = redis.call('HMGET', KEYS[2], 'owner', 'lease', 'turn', 'asker')
 local owner, ends = state[1], tonumber(state[2] or 0)
 if owner ~= me then
@@ -82,6 +98,7 @@ if owner ~= me then
   redis.call('HDEL', KEYS[2], 'asker')
   state[4] = false
   return_claimed()
+  recount()
 elseif state[3] ~= turn then
   return_claimed()
 end
@@ -98,7 +115,7 @@ local function forget_taken(c)
       redis.call('ZADD', KEYS[3], unpack(taken))
       taken = {}
     end
-    redis.call('ZREM', c.ids, unpack(c.gone))
+    count(KEYS[1], c.part, -redis.call('ZREM', c.ids, unpack(c.gone)))
     c.gone = {}
   end
 end
@@ -148,7 +165,7 @@ end
 
 local cursors = {}
 for _, part in ipairs(room > 0 and redis.call('SMEMBERS', KEYS[1]) or {}) do
-  local c = {key = part_key(KEYS[1], part), lead = tonumber(part), taken = 0, gone = {}}
+  local c = {part = part, key = part_key(KEYS[1], part), lead = tonumber(part), taken = 0, gone = {}}
   advance(c)
   cursors[#cursors + 1] = c
 end

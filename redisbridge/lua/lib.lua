@@ -6,7 +6,8 @@
 -- two levels, which costs about a third of the memory of one large sorted set: a
 -- sorted set of bucket numbers, and each bucket a small sorted set of message
 -- IDs, scored by the milliseconds since the bucket's start. The key of the whole
--- is the set of the parts that hold something. Envelopes live in many small
+-- is the set of the parts that hold something, and beside it is a hash with the
+-- number of entries of each part. Envelopes live in many small
 -- hashes by ID. Which of these keys a script needs depends on the server's clock
 -- and on what is due, so they are derived here from a key that was passed, and
 -- share its hash tag.
@@ -131,9 +132,19 @@ local function schedule_note(notes, part, at, id)
   entries[n + 1], entries[n + 2] = at - bucket * bucket_ms, id
 end
 
+-- How many entries each part has. A beginning of a script may leave it wrong; a bridge
+-- puts it right when it takes the shard (claim.lua).
+local function counts_key(schedule)
+  return schedule .. ':counts'
+end
+
+local function count(schedule, part, by)
+  if by ~= 0 then redis.call('HINCRBY', counts_key(schedule), part, by) end
+end
+
 local function schedule_add(schedule, notes)
   for part, buckets in pairs(notes) do
-    local key = part_key(schedule, part)
+    local key, added = part_key(schedule, part), 0
     for bucket, entries in pairs(buckets) do
       local ids = bucket_key(key, bucket)
       if redis.call('EXISTS', ids) == 0 then -- otherwise it can be found already
@@ -141,18 +152,19 @@ local function schedule_add(schedule, notes)
         redis.call('ZADD', key, bucket, string.format('%.0f', bucket))
       end
       for first = 1, #entries, most_args do
-        redis.call('ZADD', ids, unpack(entries, first, math.min(first + most_args - 1, #entries)))
+        added = added + redis.call('ZADD', ids, unpack(entries, first, math.min(first + most_args - 1, #entries)))
       end
     end
+    count(schedule, part, added)
   end
 end
 
 local function schedule_remove(schedule, part, at, id)
   local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
   local ids = bucket_key(key, bucket)
-  if redis.call('ZREM', ids, id) == 1 and redis.call('EXISTS', ids) == 0 then
-    redis.call('ZREM', key, string.format('%.0f', bucket))
-  end
+  if redis.call('ZREM', ids, id) == 0 then return end
+  if redis.call('EXISTS', ids) == 0 then redis.call('ZREM', key, string.format('%.0f', bucket)) end
+  count(schedule, part, -1)
 end
 
 -- The instant of a part's first message, or nil.
@@ -173,6 +185,7 @@ local function schedule_head(schedule)
     local head = part_head(part_key(schedule, part))
     if not head then
       redis.call('SREM', schedule, part)
+      redis.call('HDEL', counts_key(schedule), part)
     elseif not earliest or head < earliest then
       earliest = head
     end

@@ -18,7 +18,7 @@ import (
 )
 
 // cleanUpTimeout bounds what is done after a test.
-const cleanUpTimeout = 60 * time.Second
+const cleanUpTimeout = 2 * time.Minute
 
 // Env is one test's own corner of the shared servers: a virtual host and a
 // prefix that no other test has, so that all tests can run in parallel.
@@ -172,12 +172,20 @@ func (e Env) deleteKeys(ctx context.Context) error {
 	}
 	defer func() { _ = client.Close() }()
 	return eachPrimary(ctx, client, func(ctx context.Context, c *redis.Client) error {
-		keys := c.Scan(ctx, 0, "{"+e.Prefix+"*", 1000).Iterator()
-		for keys.Next(ctx) {
-			if err := c.Unlink(ctx, keys.Val()).Err(); err != nil {
+		for cursor := uint64(0); ; {
+			keys, next, err := c.Scan(ctx, cursor, "{"+e.Prefix+"*", 1000).Result()
+			if err != nil {
+				return err
+			}
+			_, err = c.Pipelined(ctx, func(pipe redis.Pipeliner) error { // a wait for the disk each would take long
+				for _, key := range keys {
+					pipe.Unlink(ctx, key)
+				}
+				return nil
+			})
+			if cursor = next; err != nil || cursor == 0 {
 				return err
 			}
 		}
-		return keys.Err()
 	})
 }

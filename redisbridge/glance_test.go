@@ -1,0 +1,124 @@
+package redisbridge_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// glanceAgrees checks that the running counts are what there is when it is counted, which
+// takes a moment in which nothing moves.
+func (b *bench) glanceAgrees(t *testing.T) redisbridge.Glance {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		counted, err := b.park.Count(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := b.park.Glance(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := ""
+		for i, s := range g.Shards {
+			if want := counted.Shards[i]; !maps.Equal(s.Parked, want.Parked) || s.Promoting != want.Promoting || s.Owner != want.Owner {
+				wrong = fmt.Sprintf("shard %d: at a glance %+v, counted %+v", i, s, want)
+			}
+		}
+		if wrong == "" {
+			return g
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(wrong)
+		}
+	}
+}
+
+func TestGlance(t *testing.T) {
+	t.Parallel()
+	const n = 120
+	b, transactions := newPlainBench(t)
+	g := b.glanceAgrees(t)
+	first := g.Parked() // parked by the bench
+	if !g.OldestLate().IsZero() || len(g.Bridges) != 0 || g.NextDue().Sub(g.Now) < 23*time.Hour {
+		t.Errorf("little parked: got %+v", g)
+	}
+	before := transactions.Load()
+	tickets := b.parkAtOnce(t, n, func(i int) message.When { return message.After(time.Hour + time.Duration(i)*time.Second) })
+	// Once more, which plain commands take back.
+	b.parkAtOnce(t, n, func(i int) message.When { return message.After(2*time.Hour + time.Duration(i)*time.Second) })
+	if transactions.Load() == before {
+		t.Fatal("no plain commands were used, so this tests less than it should")
+	}
+	if g := b.glanceAgrees(t); g.Parked() != first+n || !g.NextDue().Equal(tickets[0].Due) {
+		t.Errorf("%d parked, next due %v; want %d, %v", g.Parked(), g.NextDue(), first+n, tickets[0].Due)
+	}
+	for i := range n {
+		id := fmt.Sprint("m-", i)
+		switch i % 3 {
+		case 0:
+			if _, err := b.park.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if _, err := b.park.Reschedule(t.Context(), id, message.After(900*time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	g = b.glanceAgrees(t)
+	if g.Parked() != first+n*2/3 || g.Shards[0].Owner != "" || g.Shards[0].Alive {
+		t.Errorf("got %+v, want %d parked and no owner", g, first+n*2/3)
+	}
+	for deadline := time.Now().Add(patience); g.OldestLate().IsZero(); g = b.glanceAgrees(t) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is late without a bridge: %+v", g)
+		}
+	}
+	if g.Now.Before(g.OldestLate()) || g.NextDue().Before(g.Now) {
+		t.Errorf("late since %v, next due %v, at %v", g.OldestLate(), g.NextDue(), g.Now)
+	}
+	b.run(t, nil)
+	b.arrivals.await(t, n/3, patience)
+	for deadline := time.Now().Add(patience); g.Parked() != first+n/3 || g.Shards[0].Promoting != 0; g = b.glanceAgrees(t) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %+v, want %d parked", g, first+n/3)
+		}
+	}
+	if len(g.Bridges) != 1 || g.Shards[0].Owner != g.Bridges[0] || !g.Shards[0].Alive || !g.OldestLate().IsZero() || !g.NextDue().Equal(tickets[2].Due) {
+		t.Errorf("with a bridge: got %+v, want %v to be next", g, tickets[2].Due)
+	}
+}
+
+// A crash of Redis, or an entry made in vain, may leave the running counts wrong. The
+// next owner of the shard puts them right.
+func TestNextOwnerCountsAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.parkOne(t, "one", message.After(time.Hour))
+	for shard := range b.topology.Shards() {
+		if err := redisbridge.Miscount(t.Context(), b.park, shard, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g, err := b.park.Glance(t.Context()); err != nil || g.Parked() < 8 {
+		t.Fatalf("got %+v, %v; want it wrong", g, err)
+	}
+	b.run(t, nil)
+	for deadline := time.Now().Add(patience); ; {
+		g, err := b.park.Glance(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Parked() == 1 && g.Shards[0].Alive {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %+v, want 1 parked", g)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package redisbridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// maxLines is how many lines of a message's history are noted down for each queue.
+const maxLines = 5
+
+// Handled notes down how far a consumer is with a message that it was told to handle by
+// [Park.Arrive], for [Park.Look]: one note for each queue, and eight in all. It is kept
+// for ParkConfig.Remember, from its retry on where there is to be one. A message that is
+// not known, or not any more, is no error.
+func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
+	if m.ID == "" {
+		return nil
+	}
+	shard, slot := locate(m.ID, len(p.keys))
+	k := p.keys[shard]
+	h.At, h.RetryAt = h.At.UTC().Truncate(time.Millisecond), h.RetryAt.UTC().Truncate(time.Millisecond)
+	h.History = h.History[max(0, len(h.History)-maxLines):]
+	note, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("note down the handling of message %s: %w", m.ID, err)
+	}
+	until := h.At
+	if h.RetryAt.After(until) {
+		until = h.RetryAt
+	}
+	err = p.scripts.handled.Run(ctx, p.config.Client, []string{k.slot(slot), k.envelopes, k.kept},
+		m.ID, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), note, until.Add(p.config.Remember).UnixMilli()).Err()
+	if err != nil {
+		return fmt.Errorf("note down the handling of message %s: %w", m.ID, classify(err))
+	}
+	return nil
+}
+
+// handlings returns what is noted down behind the head of a delivered message's record:
+// its path, and a line for each queue, the last one first.
+func handlings(notes string) (path message.Path, all []message.Handling) {
+	for line := range strings.Lines(notes) {
+		queue, note, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		var h message.Handling
+		switch {
+		case queue == "":
+			path = message.Path(note)
+		case json.Unmarshal([]byte(note), &h) == nil: // another release may write something else
+			all = append(all, h)
+		}
+	}
+	return path, all
+}
