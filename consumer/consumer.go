@@ -30,8 +30,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -138,6 +141,10 @@ type Config struct {
 	// Observe is told of each message the consumer is done with. It is called
 	// from several goroutines and must not block. Defaults to nothing.
 	Observe func(Observation)
+	// TracerProvider makes a span of each delivery, and one of each call of Handler,
+	// which finds it in its context. A message whose publisher has decided not to be
+	// traced gets none. Defaults to none, which costs nothing.
+	TracerProvider trace.TracerProvider
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -148,6 +155,7 @@ type Consumer struct {
 	log        *slog.Logger
 	consuming  *broker.Conn
 	publishing *broker.Conn // its own, because a blocked one would hold back the acknowledgements
+	tracer     *tracing.Tracer
 	ready      chan struct{}
 	isReady    func() // closes ready, once
 	intake     intake
@@ -170,7 +178,10 @@ func New(c Config) (*Consumer, error) {
 	if c.Ledger != nil && c.Handler != nil {
 		c.Handler = &once{c.Handler, c.Ledger, c.Queue, c.Logger.With("queue", c.Queue)}
 	}
-	consumer := &Consumer{config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"), ready: make(chan struct{})}
+	consumer := &Consumer{
+		config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
+		tracer: tracing.New(c.TracerProvider, "consumer"), ready: make(chan struct{}),
+	}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

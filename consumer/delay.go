@@ -38,19 +38,19 @@ func (s *session) pause(o *Observation) (time.Duration, bool) {
 
 // delay gives the message to the Delayer, however long it takes that to have it. It
 // gives up only when the message has returned to its queue anyway, or Run ends.
-func (s *session) delay(d *amqp.Delivery, o *Observation) Outcome {
+func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) Outcome {
 	m := message.FromDelivery(d) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
-		err := s.config.Delayer.Delay(s.alive, &m, max(0, time.Until(o.RetryAt)))
+		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(o.RetryAt)))
 		if err == nil {
 			return Delayed
 		}
 		again := wait.NextBackOff()
 		if s.alive.Err() == nil {
-			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "reason", err, "retry_in", again)
+			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "error", err, "retry_in", again)
 		}
 		if !s.idle(again) {
 			return Returned

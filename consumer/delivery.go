@@ -15,6 +15,7 @@ func (s *session) handle(d *amqp.Delivery) {
 	o := Observation{Message: s.received(d)}
 	o.Lateness = lateness(&o.Message, time.Now())
 	o.Attempts = s.attemptsOf(&o.Message)
+	story := s.startDelivery(d, &o)
 	if o.Attempts == 0 { // otherwise it was delivered already
 		o.Outcome = s.arrive(&o)
 	}
@@ -23,7 +24,7 @@ func (s *session) handle(d *amqp.Delivery) {
 	}
 	for o.Outcome == "" {
 		o.Attempts++
-		o.Err = s.attempt(o.Message)
+		o.Err = s.attempt(&o, story)
 		if errors.Is(o.Err, errDuplicate) {
 			o.Outcome, o.Err = Duplicate, nil
 			break
@@ -40,18 +41,20 @@ func (s *session) handle(d *amqp.Delivery) {
 		}
 		o.failed = time.Now()
 		o.Message.Journey.Failed(s.config.Queue, o.failed, o.Err)
+		o.Message.Journey.Step = story.step()
 		switch pause, again := s.pause(&o); {
 		case !again:
 			o.Outcome = s.quarantine(d, &o)
 		case s.config.Delayer != nil:
 			o.RetryAt = o.failed.Add(pause)
-			o.Outcome = s.delay(d, &o)
+			o.Outcome = s.delay(story.within(s.alive), d, &o)
 		case !s.idle(pause) || !s.takeSlot():
 			o.Outcome = Returned
 		}
 	}
 	s.report(&o)
 	s.settle(d, &o)
+	story.end(&o)
 }
 
 // received returns the message of d. Who has handled it before is only believed where
@@ -75,9 +78,12 @@ func (s *session) attemptsOf(m *message.Message) int {
 }
 
 // attempt calls the handler and gives the slot back.
-func (s *session) attempt(m message.Message) error {
+func (s *session) attempt(o *Observation, story delivered) error {
 	defer func() { <-s.slots }()
-	return call(s.work, s.config.Handler, m)
+	ctx, handled := story.startHandling(s.work, o)
+	err := call(ctx, s.config.Handler, o.Message)
+	handled(err)
+	return err
 }
 
 // settle tells the observer first, so that it may end Run before the next

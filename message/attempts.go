@@ -57,7 +57,7 @@ func firstLine(text string, most int) string {
 // their history. m is left as it is.
 func (m *Message) Retry() Message {
 	retry := *m
-	retry.Headers = make(amqp.Table, len(m.Headers)+6)
+	retry.Headers = make(amqp.Table, len(m.Headers)+8)
 	maps.Copy(retry.Headers, m.Headers)
 	if cc, ok := retry.Headers[headerCC]; ok {
 		delete(retry.Headers, headerCC)
@@ -67,6 +67,7 @@ func (m *Message) Retry() Message {
 		retry.Headers[HeaderPublished] = m.Journey.Published.UTC().Format(instantLayout)
 	}
 	retry.Headers[HeaderKey] = m.RoutingKey
+	m.Journey.Step.Write(retry.Headers)
 	m.Journey.tell(retry.Headers)
 	return retry
 }

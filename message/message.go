@@ -88,6 +88,10 @@ type Journey struct {
 	// History has a line for each of the last MaxHistory of them: when in RFC 3339,
 	// in which queue, and the beginning of the error.
 	History []string
+
+	// Step is the last span on the way, where the message is traced and a bridge, or the
+	// consumer that handled it before, has one.
+	Step Span
 }
 
 // Path says in words which way a message takes, such as "tier 30m" or

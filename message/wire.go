@@ -15,6 +15,14 @@ const (
 	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
 )
 
+// Headers in which W3C trace context travels, as in other instrumentations of AMQP. They
+// are the publisher's and arrive as they were sent; a producer that traces sets them
+// where there are none.
+const (
+	HeaderTraceparent = "traceparent"
+	HeaderTracestate  = "tracestate"
+)
+
 // ReservedPrefix starts the name of every header that the bridge adds.
 const ReservedPrefix = "x-delaybridge-"
 
@@ -29,6 +37,10 @@ const (
 	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
 	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
 	HeaderVersion    = ReservedPrefix + "version"    // int64: more than 0 once it was rescheduled on its way
+
+	// Of the last span on the way, where the message is traced:
+	HeaderStepTraceparent = ReservedPrefix + "traceparent"
+	HeaderStepTracestate  = ReservedPrefix + "tracestate"
 
 	// Of a message that is handled again, or is in quarantine:
 	HeaderQueue    = ReservedPrefix + "queue"    // whose consumer handled it
@@ -86,6 +98,7 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	if j.Version != 0 {
 		headers[HeaderVersion] = int64(j.Version)
 	}
+	j.Step.Write(headers)
 	if j.Queue != "" {
 		j.tell(headers)
 	}
@@ -164,6 +177,7 @@ func (m *Message) restore(name string, value any) {
 	if version, ok := value.(int64); ok && name == HeaderVersion {
 		m.Journey.Version = int(version)
 	}
+	m.Journey.Step.restore(name, value)
 	text, ok := value.(string)
 	if !ok || len(text) > 255 { // which neither a property nor an envelope can hold
 		return

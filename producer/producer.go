@@ -23,7 +23,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -75,6 +78,10 @@ type Config struct {
 	// Observe is told of each call of Publish when it returns. It is called from several
 	// goroutines and must not block. Defaults to nothing.
 	Observe func(Observation)
+	// TracerProvider makes a span of each message, and puts its context into the
+	// message's headers, for those who meet it later. otel.GetTracerProvider() is the
+	// process's own. Defaults to none, which costs nothing.
+	TracerProvider trace.TracerProvider
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -83,6 +90,7 @@ type Config struct {
 type Producer struct {
 	config Config
 	conn   *broker.Conn
+	tracer *tracing.Tracer // nil where nothing is traced
 
 	entries map[string]*routes
 
@@ -130,7 +138,7 @@ func New(c Config) (*Producer, error) {
 		return nil, err
 	}
 	p := &Producer{
-		config: c, conn: conn, gate: newGate(),
+		config: c, conn: conn, gate: newGate(), tracer: tracing.New(c.TracerProvider, "producer"),
 		queue: make(chan *request), stopped: make(chan struct{}),
 		entries: map[string]*routes{"": defaultRoutes(c.Topology)},
 	}

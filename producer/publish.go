@@ -60,7 +60,7 @@ func (p *Producer) publish(ctx context.Context, m message.Message, w message.Whe
 	defer p.gate.leave()
 
 	m.Headers = withoutRequest(m.Headers)
-	receipt, err := p.choose(ctx, entry, m, w, now)
+	receipt, err := p.take(ctx, entry, m, w, now)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
 	}
@@ -73,6 +73,14 @@ func (p *Producer) unknown(entry string) error {
 		return nil
 	}
 	return fmt.Errorf("entry %q is not configured: add it to the topology's entries, with the type of its ready exchange (entries: [%s=direct]), and apply that", entry, entry)
+}
+
+// take is choose, within a span where there are to be any.
+func (p *Producer) take(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
+	if p.tracer != nil {
+		return p.chooseTraced(ctx, entry, m, w, now)
+	}
+	return p.choose(ctx, entry, m, w, now)
 }
 
 // choose takes the path that suits w.

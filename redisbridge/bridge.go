@@ -24,9 +24,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -95,6 +97,10 @@ type Config struct {
 	// and the answer: nil where it has the message. It is called likewise. Defaults to
 	// nothing.
 	ObserveConfirm func(took time.Duration, answer error)
+	// TracerProvider makes spans of each message that carries a context which is
+	// sampled, and of no other: one when it is parked out of the inbox, and one when it
+	// is promoted. Defaults to none, which costs nothing.
+	TracerProvider trace.TracerProvider
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -115,6 +121,7 @@ type Bridge struct {
 	display  *display
 	pace     *pace
 	reporter *reporter
+	tracer   *tracing.Tracer // nil where nothing is traced
 	shards   []*shard
 
 	phase atomic.Int32 // phaseNew and so on
@@ -175,7 +182,8 @@ func New(c Config) (*Bridge, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window})
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, TracerProvider: c.TracerProvider})
+	b.tracer = tracing.New(c.TracerProvider, tracedAs)
 	b.register = newRegister(b)
 	for n := range c.Topology.Shards() {
 		b.shards = append(b.shards, newShard(b, n))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,10 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 		query = u.Query()
 	}
 	client, err := newClient(rawURL, query)
+	if u, parseErr := url.Parse(rawURL); err == nil && parseErr == nil && broker.Misread(u) {
+		_ = client.Close()
+		err = broker.ErrMisread
+	}
 	if err != nil {
 		return nil, wrongURL(rawURL, query, err)
 	}
@@ -76,18 +81,25 @@ func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
 	return redis.NewClient(options), nil
 }
 
-// wrongURL leaves the URL's passwords out, which the library's error may quote.
+// wrongURL says what is wrong with a URL. The library's error may quote any part of it, the
+// password too, and so is left out where that is possible.
 func wrongURL(rawURL string, query url.Values, err error) error {
 	reason := err.Error()
-	if u, parseErr := url.Parse(rawURL); parseErr == nil {
+	u, parseErr := url.Parse(rawURL)
+	switch {
+	case parseErr != nil || u.Opaque != "":
+		reason = "it cannot be parsed"
+	case broker.Misread(u):
+		reason = broker.ErrMisread.Error()
+	case slices.ContainsFunc(query["addr"], func(addr string) bool { return strings.Contains(addr, "@") }):
+		reason = "there is an @ in addr: user and password belong in front of the first host"
+	default:
 		password, _ := u.User.Password()
 		for _, secret := range []string{password, query.Get("password")} {
-			if secret != "" {
-				reason = strings.ReplaceAll(reason, secret, "xxxxx")
+			if secret != "" && strings.Contains(reason, secret) {
+				reason = "the database, or an option, is not what it has to be"
 			}
 		}
-	} else {
-		reason = "it cannot be parsed"
 	}
 	return fmt.Errorf("%w: %s: %s; want redis://user:password@host:6379/0", ErrConfiguration, broker.Redact(rawURL), reason)
 }

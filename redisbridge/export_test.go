@@ -8,7 +8,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -152,6 +155,15 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 func NewAcks(ch amqp.Acknowledger, most int) (add, reject func(tag uint64), flush func()) {
 	a := newAcks(ch, most)
 	return a.add, a.reject, a.flush
+}
+
+// PromotingSpan returns what begins and ends the span of a message that is promoted with
+// these headers.
+func PromotingSpan(provider trace.TracerProvider, headers amqp.Table) func() {
+	s := &shard{b: &Bridge{tracer: tracing.New(provider, tracedAs)}}
+	out := broker.Outgoing{Exchange: "lane", RoutingKey: "order.unpaid", Publishing: amqp.Publishing{MessageId: "o-1", Headers: headers}}
+	path := message.PathLane("1m")
+	return func() { endPromoting(s.startPromoting(&out, path), nil) }
 }
 
 // Miscount adds to the running count of a shard's first lane.

@@ -196,7 +196,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 // deliver parks a message, or publishes it where it is due.
 func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
-		ticket, err := b.park.parkAs(ctx, e.key, m, when, newRecord(0, false, 0, envelopeRoom+len(m.Body)))
+		ticket, err := b.parkEntry(ctx, e.key, m, when)
 		switch {
 		case err != nil:
 			return err

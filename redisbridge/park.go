@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -28,6 +30,9 @@ type ParkConfig struct {
 	// ID always is. It is the bridges' own. Each message takes its place in Redis for
 	// so long at least. Defaults to 0.
 	Window time.Duration
+	// TracerProvider makes a span of each message that is parked within a span that is
+	// sampled. Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Remember is for how long Redis knows of a message what became of it, cancelled or
 	// delivered, where its consumer says so. Defaults to DefaultRemember.
 	Remember time.Duration
@@ -50,6 +55,7 @@ type Park struct {
 	keys    []shardKeys
 	clocks  []*serverClock // one per shard, as each may be another server's
 	leads   []any          // TTLs of the lanes in ms, longest first
+	tracer  *tracing.Tracer
 
 	plainWorth int // how many messages make a lot worth plain commands
 
@@ -68,7 +74,7 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Remember == 0 {
 		c.Remember = DefaultRemember
 	}
-	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth}
+	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())
 	}
@@ -96,6 +102,13 @@ const envelopeRoom = 128
 
 // parkAs parks m under a key that may differ from its ID, with what begins its record.
 func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin []byte) (message.Ticket, error) {
+	if p.tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
+		return p.parkTraced(ctx, p.parkHere(), key, m, w, begin)
+	}
+	return p.parkNow(ctx, key, m, w, begin)
+}
+
+func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w message.When, begin []byte) (message.Ticket, error) {
 	called := time.Now()
 	if err := p.check(ctx); err != nil {
 		return message.Ticket{}, err

@@ -332,7 +332,9 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		return nil
 	}
 	s.flight.add()
+	span := s.startPromoting(&out, path)
 	land := func(err error) {
+		endPromoting(span, err)
 		o := outcome{parked: m, path: path, err: err}
 		switch {
 		case o.refused():
@@ -360,6 +362,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	}
 	err := s.publish(ctx, publisher, out, m.id, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
+		endPromoting(span, err)
 		s.flight.cancel()
 		return err
 	}

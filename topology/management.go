@@ -35,9 +35,12 @@ func NewManagement(rawURL, vhost string) (*Management, error) {
 	case err != nil:
 		// The parser's error repeats the URL, and with it the password.
 		return nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
+	case strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@"): // of a password that a / has cut off
+		return nil, fmt.Errorf("topology: %w: there is an @ behind the host: in user and password, write / as %%2F, ? as %%3F, # as %%23 and @ as %%40", ErrConfiguration)
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return nil, fmt.Errorf("topology: %w: %s; want http://user:password@host:15672", ErrConfiguration, u.Redacted())
+		return nil, fmt.Errorf("topology: %w: scheme %q and host %q; want http://user:password@host:15672", ErrConfiguration, u.Scheme, u.Host)
 	}
+	u.RawQuery, u.Fragment, u.RawFragment = "", "", "" // the API has its own
 	m := &Management{base: u, user: u.User.Username(), vhost: vhost}
 	m.password, _ = u.User.Password()
 	u.User = nil

@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitInterrupted {
-		fmt.Fprintf(s.err, "delaybridge: %v\n", err)
+		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(err.Error()))
 	}
 	return code
 }
@@ -103,7 +103,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // logger writes to standard error as the settings say.
 func (a *app) logger(c config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.logLevel}
+	options := &slog.HandlerOptions{Level: c.logLevel, ReplaceAttr: hideSecrets}
 	if c.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.err, options))
 	}

@@ -45,6 +45,12 @@ and whenever somebody deletes one. A user without the configure permission needs
 			return err
 		}
 		defer func() { _ = client.Close() }()
+		provider, flush, err := a.openTraces(cmd.Context(), "bridge", c.Logger)
+		if err != nil {
+			return err
+		}
+		defer flush()
+		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
 		c.StartWithin, c.Window = settings.connectTimeout, settings.dedupeWindow
 		if c.ShowEvery = *showEvery; *showEvery == 0 {

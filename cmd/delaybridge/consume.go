@@ -72,6 +72,12 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		c.URL, c.Topology = settings.amqpURL, settings.topology
 		c.GiveUpAfter, c.Logger = settings.connectTimeout, a.logger(settings)
 		c.Observe = p.observe
+		provider, flush, err := a.openTraces(ctx, "consume", c.Logger)
+		if err != nil {
+			return err
+		}
+		defer flush()
+		c.TracerProvider = provider
 		if count > 0 && c.Prefetch == 0 {
 			c.Prefetch = c.Concurrency // the messages beyond belong to others
 		}
@@ -86,7 +92,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		await := func() error { return nil }
 		if !withoutRedis {
-			park, closePark, err := a.openPark(settings, c.Logger, service)
+			park, closePark, err := a.openPark(settings, c.Logger, parkUse{service, provider})
 			if err != nil {
 				return err
 			}

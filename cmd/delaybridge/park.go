@@ -7,26 +7,33 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
 
+// parkUse is who watches what a park does: each is nil where nobody does.
+type parkUse struct {
+	service  *service             // has its calls of Redis counted
+	provider trace.TracerProvider // makes spans
+}
+
 // openPark returns what knows of messages in Redis, and what closes its connections. It
-// does no I/O. Where a service counts, its calls of Redis are counted.
-func (a *app) openPark(c config, log *slog.Logger, s *service) (*redisbridge.Park, func(), error) {
+// does no I/O.
+func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
 	redis.SetLogger(redisLog{log})
 	client, err := redisbridge.NewClient(c.redisURL)
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.counts() {
-		if err := metrics.CountCalls(s.registry, c.topology.Prefix(), client); err != nil {
+	if use.service.counts() {
+		if err := metrics.CountCalls(use.service.registry, c.topology.Prefix(), client); err != nil {
 			return nil, nil, errors.Join(err, client.Close())
 		}
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember,
+		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, TracerProvider: use.provider,
 	})
 	if err != nil {
 		_ = client.Close()
@@ -41,7 +48,7 @@ func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, a.logger(settings), nil)
+	park, closePark, err := a.openPark(settings, a.logger(settings), parkUse{})
 	if err != nil {
 		return err
 	}

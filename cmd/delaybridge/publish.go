@@ -207,7 +207,12 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	if err := j.service.listen(ctx, log); err != nil {
 		return err
 	}
-	park, closePark, err := j.openPark(j.settings, log, j.service)
+	provider, flush, err := j.openTraces(ctx, "publish", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	park, closePark, err := j.openPark(j.settings, log, parkUse{j.service, provider})
 	if err != nil {
 		return err
 	}
@@ -215,6 +220,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	p, err := j.service.newProducer(producer.Config{
 		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, ParkAll: j.parkAll,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
+		TracerProvider: provider,
 	})
 	if err != nil {
 		return usage(err)

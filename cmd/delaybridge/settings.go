@@ -118,7 +118,8 @@ func readSettings(path string) (map[string]string, error) {
 	}
 	var raw map[string]any
 	if err := yaml.Unmarshal(content, &raw); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		// Without the lines of the file, which may have a password in them.
+		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
 	}
 	texts := map[string]string{}
 	for key, v := range raw {

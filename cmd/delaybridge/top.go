@@ -75,7 +75,7 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, slog.New(slog.DiscardHandler), nil) // what is wrong is in the picture
+	park, closePark, err := a.openPark(settings, slog.New(slog.DiscardHandler), parkUse{}) // what is wrong is in the picture
 	if err != nil {
 		return err
 	}

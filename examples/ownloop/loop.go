@@ -40,6 +40,9 @@ func (l *loop) run(ctx context.Context) error {
 // consume consumes over one connection until it is lost or ctx ends. What is not
 // acknowledged then, the broker delivers again.
 func (l *loop) consume(ctx context.Context) error {
+	if _, err := amqp.ParseURI(l.url); err != nil {
+		return errors.New("the broker's URL cannot be parsed; want amqp://user:password@host:5672/vhost") // err quotes it, password and all
+	}
 	conn, err := amqp.Dial(l.url)
 	if err != nil {
 		return err

@@ -65,9 +65,13 @@ type Conn struct {
 
 // New checks the configuration. It does no I/O.
 func New(c Config) (*Conn, error) {
-	if _, err := amqp.ParseURI(c.URL); err != nil {
-		if quoting, ok := errors.AsType[*url.Error](err); ok {
-			err = quoting.Err // without the URL, which has the password in it
+	_, err := amqp.ParseURI(c.URL)
+	if u, parseErr := url.Parse(c.URL); parseErr == nil && Misread(u) {
+		err = ErrMisread
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*url.Error](err); ok {
+			err = errUnparsable // the parser's error quotes the URL, or what it takes for its port
 		}
 		return nil, fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
 	}

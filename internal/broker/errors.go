@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -104,18 +103,4 @@ func Permanent(err error) bool {
 func Objected(err error) bool {
 	var closed *amqp.Error
 	return errors.As(err, &closed) && closed.Server && closed.Code != amqp.ConnectionForced && !Permanent(err)
-}
-
-// Redact returns rawURL without its passwords, for messages and logs. One may be
-// in the query: there the URL of Redis Sentinels has the password of Redis.
-func Redact(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "a URL that cannot be parsed"
-	}
-	if query := u.Query(); query.Has("password") {
-		query.Set("password", "xxxxx")
-		u.RawQuery = query.Encode()
-	}
-	return u.Redacted()
 }

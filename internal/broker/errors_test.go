@@ -79,6 +79,13 @@ func TestRedact(t *testing.T) {
 		"amqp://u:secret@h:5672/v": "amqp://u:xxxxx@h:5672/v",
 		"amqp://h:5672":            "amqp://h:5672",
 		"amqp://u:sec ret@h":       "a URL that cannot be parsed",
+		"amqp://u:12/secret@h/":    "amqp://xxxxx",
+		"redis://secret@h/0":       "redis://xxxxx@h/0",
+		"redis://h:1/0?master_name=m&password=secret&db=1&dial_timeout=1s": "redis://h:1/0?db=1&dial_timeout=1s&master_name=m&password=xxxxx",
+		"redis://h:1?addr=h:2&addr=u:secret@h:3":                           "redis://h:1?addr=h%3A2&addr=xxxxx",
+		"redis://h:1/0?master_name=m&password=sec@ret":                     "redis://h:1/0?master_name=m&password=xxxxx",
+		"amqp://u:p@12/secret@h/v":                                         "amqp://xxxxx",
+		"u:secret@h:5672":                                                  "a URL that cannot be parsed",
 	} {
 		if got := broker.Redact(url); got != want {
 			t.Errorf("%s: got %s, want %s", url, got, want)

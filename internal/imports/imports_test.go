@@ -18,9 +18,10 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 }{
 	{"message", nil, "everybody shares the wire contract, so it stands alone"},
 	{"topology", []string{"message"}, "the description is pure"},
-	{"producer", []string{"message", "topology", "internal/broker", "internal/meters"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
-	{"redisbridge", []string{"message", "topology", "internal/broker", "internal/meters"}, "a service that only publishes needs no promoter"},
-	{"consumer", []string{"message", "topology", "internal/broker", "internal/meters"}, "a service that only consumes needs no Redis"},
+	{"producer", []string{"message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
+	{"redisbridge", []string{"message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "a service that only publishes needs no promoter"},
+	{"consumer", []string{"message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "a service that only consumes needs no Redis"},
+	{"internal/tracing", []string{"message"}, "it knows what is traced, and none of those who do it"},
 	{"internal/broker", nil, "it knows AMQP and none of our words"},
 	{"internal/meters", nil, "it knows Prometheus and none of what is counted"},
 	{"internal/fault/history", nil, "who judges must not share a mistake with those who are judged"},

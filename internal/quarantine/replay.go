@@ -108,7 +108,7 @@ func (r *replay) send(ctx context.Context, m *Message, remove func() error) erro
 func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoing) {
 	again := m.Message
 	// Without its version the consumer would take it for a copy with the old due time.
-	journey := message.Journey{Due: m.Journey.Due, Path: message.PathReplay, Version: m.Journey.Version}
+	journey := message.Journey{Due: m.Journey.Due, Path: message.PathReplay, Version: m.Journey.Version, Step: m.Journey.Step}
 	to := destination{exchange: r.topology.ReadyExchangeOf(m.Entry)}
 	key := m.RoutingKey
 	if r.to == ToQueue && m.Journey.Queue != "" {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// openTracesWith opens traces with these variables and no others.
+func openTracesWith(t *testing.T, env map[string]string) (on bool, err error) {
+	t.Helper()
+	a := &app{streams: streams{err: io.Discard}, settings: newSettings(func(name string) (string, bool) {
+		value, ok := env[name]
+		return value, ok
+	})}
+	provider, flush, err := a.openTraces(t.Context(), "bridge", slog.New(slog.DiscardHandler))
+	if err == nil {
+		flush()
+	}
+	return provider != nil, err
+}
+
+// Only a destination switches traces on; without one there is no exporter, and none of
+// its goroutines (TestMain looks for those that are left).
+func TestTracesAreOffUnlessTheyHaveADestination(t *testing.T) { //nolint:paralleltest // the SDK's logger is the process's
+	const address = "http://127.0.0.1:1"
+	for name, test := range map[string]struct {
+		env map[string]string
+		on  bool
+	}{
+		"nothing":            {nil, false},
+		"empty":              {map[string]string{"OTEL_TRACES_EXPORTER": "", "OTEL_EXPORTER_OTLP_ENDPOINT": " "}, false},
+		"a name":             {map[string]string{"OTEL_SERVICE_NAME": "orders", "OTEL_TRACES_SAMPLER": "always_on"}, false},
+		"an endpoint":        {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": address}, true},
+		"one for traces":     {map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": address}, true},
+		"the default one":    {map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, true},
+		"console":            {map[string]string{"OTEL_TRACES_EXPORTER": "console"}, true},
+		"none":               {map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": address}, false},
+		"disabled":           {map[string]string{"OTEL_SDK_DISABLED": "TRUE", "OTEL_EXPORTER_OTLP_ENDPOINT": address}, false},
+		"gRPC, half of them": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"}, true},
+	} {
+		if on, err := openTracesWith(t, test.env); err != nil || on != test.on {
+			t.Errorf("%s: on %v, %v; want %v", name, on, err, test.on)
+		}
+	}
+}
+
+// A mistake ends the command with the variable's name and what to write.
+func TestWrongVariablesOfTraces(t *testing.T) {
+	t.Parallel()
+	for variable, test := range map[string]struct{ value, want string }{
+		"OTEL_TRACES_EXPORTER":               {"zipkin", "use otlp, console, none"},
+		"OTEL_EXPORTER_OTLP_PROTOCOL":        {"http/json", "use grpc, http/protobuf"},
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": {"udp", "use grpc, http/protobuf"},
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": {"collector:4317", "want http://host:4318"},
+		"OTEL_TRACES_SAMPLER":                {"some", "use always_on"},
+	} {
+		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+		env[variable] = test.value
+		code, _, said := runIn(t, env, "bridge")
+		if code != exitUsage || !strings.Contains(said, variable) || !strings.Contains(said, test.want) {
+			t.Errorf("%s=%s: exit code %d and %q, want 2 and %q", variable, test.value, code, said, test.want)
+		}
+	}
+	code, _, said := runIn(t, map[string]string{
+		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "half",
+	}, "bridge")
+	if code != exitUsage || !strings.Contains(said, `OTEL_TRACES_SAMPLER_ARG "half": want a share from 0 to 1`) {
+		t.Errorf("exit code %d and %q", code, said)
+	}
+}

@@ -1,0 +1,103 @@
+package redisbridge
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+const tracedAs = "redisbridge"
+
+// parkTraced is parkNow within a span.
+func (p *Park) parkTraced(
+	ctx context.Context, step tracing.Step, key string, m *message.Message, w message.When, begin []byte,
+) (message.Ticket, error) {
+	step.Name = tracing.Park
+	ctx, span := p.tracer.Start(ctx, step, m)
+	ticket, err := p.parkNow(ctx, key, m, w, begin)
+	if err == nil {
+		span.SetAttributes(
+			semconv.DBSystemNameRedis, tracing.Outcome.String(parkingText(ticket.Parking)),
+			tracing.Due.String(ticket.Due.UTC().Format(time.RFC3339Nano)),
+		)
+	}
+	tracing.End(span, err)
+	return ticket, err
+}
+
+// parkHere is the step of a message that comes from this process.
+func (p *Park) parkHere() tracing.Step {
+	return tracing.Step{Kind: trace.SpanKindClient, Type: semconv.MessagingOperationTypeSend, Destination: p.config.Topology.Prefix()}
+}
+
+// parkEntry parks a message of the inbox, within a span of its publisher's trace where it
+// carries that of one which is sampled.
+func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
+	begin := newRecord(0, false, 0, envelopeRoom+len(m.Body))
+	if b.tracer != nil {
+		if origin := tracing.Origin(m.Headers); origin.IsSampled() {
+			step := tracing.Step{
+				Kind: trace.SpanKindConsumer, Type: semconv.MessagingOperationTypeProcess,
+				Destination: b.config.Topology.Inbox(), Parent: origin,
+			}
+			return b.park.parkTraced(ctx, step, key, m, w, begin)
+		}
+	}
+	return b.park.parkNow(ctx, key, m, w, begin)
+}
+
+func parkingText(p message.Parking) string {
+	switch p {
+	case message.Parked:
+		return "parked"
+	case message.ParkedBefore:
+		return "parked before"
+	case message.Overdue:
+		return "overdue"
+	case message.CancelledBefore:
+		return "cancelled before"
+	}
+	return "unknown"
+}
+
+// startPromoting begins the span of a message that has waited in Redis, and so a trace
+// that links to the publisher's span, and of a retry to the attempt before. The message
+// takes the span's context along. It returns nil where there is nothing to trace.
+func (s *shard) startPromoting(out *broker.Outgoing, path message.Path) trace.Span {
+	if s.b.tracer == nil {
+		return nil
+	}
+	headers := out.Publishing.Headers
+	origin, last := tracing.Origin(headers), trace.SpanContext{}
+	if path == message.PathRetry {
+		last = tracing.Last(message.SpanIn(headers))
+	}
+	if !origin.IsSampled() && !last.IsSampled() {
+		return nil
+	}
+	m := message.Message{ID: out.Publishing.MessageId, RoutingKey: out.RoutingKey, Body: out.Publishing.Body}
+	_, span := s.b.tracer.Start(context.Background(), tracing.Step{
+		Name: tracing.Promote, Kind: trace.SpanKindProducer, Type: semconv.MessagingOperationTypeSend,
+		Destination: out.Exchange, Alone: true, Links: []trace.SpanContext{last, origin},
+	}, &m)
+	if !span.SpanContext().IsSampled() {
+		return nil // the next one is to go by the publisher's
+	}
+	due, _ := headers[message.HeaderDue].(string)
+	span.SetAttributes(tracing.Path.String(string(path)), tracing.Due.String(due), attribute.Int("delaybridge.shard", s.n))
+	tracing.SpanOf(span).Write(headers)
+	return span
+}
+
+func endPromoting(span trace.Span, err error) {
+	if span != nil {
+		tracing.End(span, err)
+	}
+}
