@@ -171,12 +171,12 @@ func New(c Config) (*Bridge, error) {
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.repairs, b.readies, b.pace, b.display, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b), newReporter(b)
 	var err error
-	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", func() { b.reporter.connected(0) }); err != nil {
+	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {
 		faults = append(faults, err)
 	}
 	// The same URL has the same fault.
 	b.consume, _ = b.connection("takes in", "parks what comes into the inbox in Redis, and puts back what is missing in the topology", func() {
-		b.reporter.connected(1)
+		b.reporter.connected()
 		b.repairs.ask()
 	})
 	if err := errors.Join(faults...); err != nil {

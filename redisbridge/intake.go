@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +61,15 @@ func (b *Bridge) intake(ctx context.Context) error {
 	return nil
 }
 
+// intakeTag follows a bridge's ID in the tag of its consumer of the inbox.
+const intakeTag = ": parks these in Redis"
+
+// BridgeOf returns the ID of the bridge to which a consumer of the inbox belongs, by its
+// consumer tag, and false where it is no bridge's.
+func BridgeOf(consumerTag string) (id string, ok bool) {
+	return strings.CutSuffix(consumerTag, intakeTag)
+}
+
 // takeIn consumes over one channel until it ends, and then waits for what is in
 // hand. It returns nil with ctx, and where there is no reason to be wary any more.
 func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool) error {
@@ -81,7 +91,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id+": parks these in Redis", false, false, false, false, nil)
+	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id+intakeTag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}

@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"math/bits"
 	"os"
-	"runtime/debug"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
 const (
@@ -25,8 +24,6 @@ type reporter struct {
 	version string
 	news    chan struct{} // there is something to report
 
-	connects [2]atomic.Int64 // of the two connections to RabbitMQ
-
 	mu               sync.Mutex
 	claimed, settled int64
 	promotion, ready lateness
@@ -40,7 +37,7 @@ type reporter struct {
 
 func newReporter(b *Bridge) *reporter {
 	host, _ := os.Hostname() // an empty one is none
-	return &reporter{b: b, host: host, version: moduleVersion(), news: make(chan struct{}, 1), owned: map[int]bool{}}
+	return &reporter{b: b, host: host, version: broker.Version(), news: make(chan struct{}, 1), owned: map[int]bool{}}
 }
 
 // happened notes down a change, and has it reported soon.
@@ -95,12 +92,8 @@ func (s *shard) noting(m parked, land func(error)) func(error) {
 	}
 }
 
-// connected counts the times that a connection was made.
-func (r *reporter) connected(which int) {
-	if r.connects[which].Add(1) > 1 {
-		r.happened(func() {})
-	}
-}
+// connected has a connection reported that was made again.
+func (r *reporter) connected() { r.happened(func() {}) }
 
 // write returns the report, as lua/attend.lua takes it. After one in which something had
 // happened another one follows soon, which says that it is over.
@@ -125,8 +118,8 @@ func (r *reporter) write(now time.Time) string {
 		}
 	}
 	r.mu.Unlock()
-	for n := range r.connects {
-		w.Reconnects += max(0, r.connects[n].Load()-1)
+	for _, conn := range []*broker.Conn{r.b.conn, r.b.consume} {
+		w.Reconnects += int64(conn.State().Reconnects())
 	}
 	if again {
 		signal(r.news)
@@ -136,24 +129,6 @@ func (r *reporter) write(now time.Time) string {
 		return ""
 	}
 	return string(text)
-}
-
-// moduleVersion is the release of this module in the running program.
-func moduleVersion() string {
-	const path = "github.com/delaybridge/delaybridge"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if strings.HasPrefix(info.Main.Path, path) {
-		return info.Main.Version
-	}
-	for _, dep := range info.Deps {
-		if dep.Path == path {
-			return dep.Version
-		}
-	}
-	return ""
 }
 
 // lateness counts durations in classes, of the last minute: it forgets half a minute at

@@ -17,7 +17,7 @@ func (c *Conn) properties() amqp.Table {
 		properties[name] = value
 	}
 	properties["product"] = "delaybridge"
-	properties["version"] = version()
+	properties["version"] = Version()
 	properties["platform"] = runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 	if c.config.About != "" {
 		properties["information"] = c.config.About
@@ -26,8 +26,8 @@ func (c *Conn) properties() amqp.Table {
 	return properties
 }
 
-// version is this module's, in our own program or in one that uses the packages.
-func version() string {
+// Version is this module's, in our own program or in one that uses the packages.
+func Version() string {
 	const unknown = "(devel)"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -109,10 +109,19 @@ func (x *examination) sharing(ctx context.Context) (findings []Finding, err erro
 			"rabbitmqctl list_consumers "+x.on(), "redis-cli CLIENT LIST"))
 	}
 	for _, c := range here {
-		findings = append(findings, find(otherRedis, "bridge "+c.Tag,
+		findings = append(findings, find(otherRedis, "bridge "+bridgeOf(c),
 			fmt.Sprintf("it consumes %s over connection %s, and is not in the register of %s", x.Topology.Inbox(), c.Channel.Connection, redisName(x.Redis)), x.closing(c)))
 	}
 	return findings, nil
+}
+
+// bridgeOf returns the ID of the bridge that consumes, or nothing.
+func bridgeOf(c consumer) string {
+	id, ours := redisbridge.BridgeOf(c.Tag)
+	if !ours {
+		return ""
+	}
+	return id
 }
 
 // sides returns who is in the register, those of them who do not consume the inbox, and
@@ -127,13 +136,13 @@ func (x *examination) sides(ctx context.Context) (all, there []redisbridge.Atten
 		return nil, nil, nil, err
 	}
 	for _, b := range i.Bridges {
-		if !slices.ContainsFunc(consumers, func(c consumer) bool { return c.Tag == b.ID }) {
+		if !slices.ContainsFunc(consumers, func(c consumer) bool { return bridgeOf(c) == b.ID }) {
 			there = append(there, b)
 		}
 	}
 	for _, c := range consumers {
-		known := slices.ContainsFunc(i.Bridges, func(b redisbridge.Attendance) bool { return b.ID == c.Tag })
-		if c.Queue.Name == x.Topology.Inbox() && bridgeTag.MatchString(c.Tag) && !known {
+		known := slices.ContainsFunc(i.Bridges, func(b redisbridge.Attendance) bool { return b.ID == bridgeOf(c) })
+		if c.Queue.Name == x.Topology.Inbox() && bridgeOf(c) != "" && !known {
 			here = append(here, c)
 		}
 	}

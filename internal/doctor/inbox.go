@@ -3,11 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"regexp"
-)
 
-// bridgeTag is how a bridge calls its consumer: by its own ID.
-var bridgeTag = regexp.MustCompile(`-[A-Z2-7]{8}$`)
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
 
 // inbox looks whether somebody takes messages in, and whether that is a bridge.
 func (x *examination) inbox(ctx context.Context) (findings []Finding, err error) {
@@ -22,7 +20,7 @@ func (x *examination) inbox(ctx context.Context) (findings []Finding, err error)
 	}
 	consumers, err := x.consumers(ctx)
 	for _, c := range consumers {
-		if c.Queue.Name == name && !bridgeTag.MatchString(c.Tag) {
+		if _, ours := redisbridge.BridgeOf(c.Tag); c.Queue.Name == name && !ours {
 			findings = append(findings, find(inboxTaken, "consumer "+c.Tag,
 				fmt.Sprintf("user %s, connection %s, consumes %s and is no bridge", c.Channel.User, c.Channel.Connection, name), x.closing(c)))
 		}
