@@ -77,6 +77,13 @@ func (x *terminal) resize(width, height int) {
 	}
 }
 
+// mode is what the program has made of the terminal, which the library does not guard.
+func (x *terminal) mode() vt10x.ModeFlag {
+	x.screen.Lock()
+	defer x.screen.Unlock()
+	return x.screen.Mode()
+}
+
 func (x *terminal) press(keys string) {
 	x.t.Helper()
 	if _, err := x.file.WriteString(keys); err != nil {
@@ -114,8 +121,8 @@ func (x *terminal) ends(code int) {
 	if got := x.cmd.ProcessState.ExitCode(); got != code {
 		x.t.Errorf("exit code %d, want %d; the screen is\n%s", got, code, x.screen)
 	}
-	x.await("the alternate screen is left", func(string) bool { return x.screen.Mode()&vt10x.ModeAltScreen == 0 })
-	x.await("the cursor is back", func(string) bool { return x.screen.CursorVisible() })
+	x.await("the alternate screen is left", func(string) bool { return x.mode()&vt10x.ModeAltScreen == 0 })
+	x.await("the cursor is back", func(string) bool { return x.mode()&vt10x.ModeHide == 0 })
 	after, err := term.GetState(int(x.tty.Fd()))
 	if err != nil {
 		x.t.Fatal(err)
@@ -154,7 +161,7 @@ func TestTopInATerminal(t *testing.T) {
 	}
 	x := startInTerminal(t, vars, 80, 24, "top", "--interval", "200ms")
 	x.await("there is no bridge yet", contains("no bridge is alive", "SHARD"))
-	if x.screen.Mode()&vt10x.ModeAltScreen == 0 || x.screen.CursorVisible() {
+	if mode := x.mode(); mode&vt10x.ModeAltScreen == 0 || mode&vt10x.ModeHide == 0 {
 		t.Error("it is not on the alternate screen, or shows the cursor")
 	}
 	bridge := command("bridge", "--name", "alpha")
