@@ -178,7 +178,7 @@ func (s *stillstand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		claims := slices.ContainsFunc(cmd.Args(), func(arg any) bool { return arg == "preferred" || arg == "standby" })
 		if answer, ok := cmd.(*redis.Cmd); ok && claims {
-			if list, _ := answer.Slice(); len(list) > 7 { // beyond what every claim answers
+			if list, _ := answer.Slice(); len(list) > 8 { // beyond what every claim answers
 				s.once.Do(func() { time.Sleep(s.lasts) })
 			}
 		}
