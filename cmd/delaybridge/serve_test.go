@@ -190,7 +190,7 @@ func TestMetricsOfEachCommand(t *testing.T) {
 	publish := startServing(t, vars, input, "publish", "--file", "-", "--log-level", "debug")
 	t.Cleanup(func() { _ = output.Close() }) // before the program is awaited
 	for i := range 20 {
-		fmt.Fprintf(output, `{"id":"m-%d","key":"order.unpaid","in":"1200ms"}`+"\n", i)
+		fmt.Fprintf(output, `{"id":"m-%d","key":"order.unpaid","in":"5s"}`+"\n", i)
 	}
 	fmt.Fprintln(output, `{"id":"tier","key":"order.unpaid","in":"1s"}`)
 	fmt.Fprintln(output, `{"id":"later","key":"order.unpaid","in":"1h"}`)
