@@ -90,6 +90,11 @@ func TestGoodChanges(t *testing.T) {
 			r.cancel(2_000_000, history.Cancelled)
 			r.cancel(3_000_000, history.Cancelled)
 		}},
+		"the second message is cancelled, after the first one was handled": {closedOrder, func(r *run) {
+			r.change(history.Published, func(e *history.Event) { e.Kind, e.Due = history.Unknown, 0 })
+			r.attempt(31_005_000, 40_000_000, history.Published, 40_000)
+			r.cancel(31_007_000, history.Cancelled)
+		}},
 		"a tombstone": {closedOrder, func(r *run) {
 			never(r)
 			r.cancel(2_000_000, history.Tombstoned)

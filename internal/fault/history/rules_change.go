@@ -76,10 +76,10 @@ func (r *record) mayBeMoved(c *change) bool {
 // wrongCancel objects to an effect after the answer that there would be none,
 // unless it can stem from an attempt that was not begun before the call.
 func (r *record) wrongCancel() (why []string) {
-	var first int64
+	var first, answered int64
 	for i := range r.changes {
 		if c := &r.changes[i]; c.outcome == Cancelled {
-			first = r.firstCall(Cancel)
+			first, answered = r.firstCall(Cancel), c.answered
 			break
 		}
 	}
@@ -96,7 +96,7 @@ func (r *record) wrongCancel() (why []string) {
 		return len(candidates) > 1 // messages of one ID, of which one is cancelled
 	}
 	for _, e := range r.effects {
-		if !again(e.At) {
+		if !again(e.At) && (e.At >= first || !r.publishedAgain(e.At, answered)) {
 			why = append(why, fmt.Sprintf("cancelled, but %s's effect was %q", e.Who, e.Detail))
 		}
 	}
@@ -105,6 +105,18 @@ func (r *record) wrongCancel() (why []string) {
 		why = append(why, "cancelled, but closed")
 	}
 	return why
+}
+
+// publishedAgain says whether somebody has published the order's message after an instant
+// and up to another one: then it is that message which was cancelled, of an ID that was
+// free again since the one before was handled.
+func (r *record) publishedAgain(after, until int64) bool {
+	for _, a := range r.candidates(until) {
+		if a.at > after {
+			return true
+		}
+	}
+	return false
 }
 
 // firstCall returns when a change was asked for first, Unix microseconds.
