@@ -1,0 +1,157 @@
+package redisbridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// promote publishes one message, or puts it back for later. After an error
+// nothing was sent, and nothing else can be before another claim.
+func (s *shard) promote(ctx context.Context, m parked) error {
+	if s.now()-m.due() > backlogAge.Milliseconds() {
+		s.b.pace.keep(ctx, s.n, m.due(), s.last.since.Add(s.b.config.Lease/3))
+	} else {
+		s.b.pace.done(s.n)
+	}
+	if err := s.poise(ctx); err != nil {
+		return err
+	}
+	leads := s.leads
+	if m.direct() {
+		leads = nil
+	}
+	p := planFor(leads, m.due(), m.promoteAt, s.now())
+	if p.postponed > 0 {
+		s.putBack(m, p.postponed)
+		return nil
+	}
+	waits := p.lane == 0 && p.left > 0
+	headers := s.headers
+	if waits {
+		headers = amqp.Table{}
+	}
+	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
+	switch there, waited, err := s.expectReady(ctx, out); {
+	case err != nil:
+		return err
+	case !there:
+		s.putBack(m, s.now()+s.b.readies.pause(entryOf(out)).Milliseconds())
+		return nil
+	case waited:
+		return s.promote(ctx, m) // the plan is as old as that
+	}
+	alone, now := s.single > 0, s.now()
+	if time.Now().Before(s.absent[out.Exchange]) {
+		s.putBack(m, now+refusedPause.Milliseconds())
+		return nil
+	}
+	s.flight.add()
+	span := s.startPromoting(&out, path)
+	land := func(err error) {
+		endPromoting(span, err)
+		o := outcome{parked: m, path: path, err: err}
+		switch {
+		case o.refused():
+			o.promoteAt = now + refusedPause.Milliseconds()
+		case alone && broker.Objected(err):
+			o.promoteAt = now + brokenPause.Milliseconds()
+			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
+		}
+		s.flight.land(o)
+	}
+	if p.lane == 0 {
+		land = s.noting(m, land)
+	}
+	if waits {
+		time.AfterFunc(p.left, func() {
+			if err := s.publish(ctx, s.ready, out, m.id, path, land); err != nil {
+				land(err)
+			}
+		})
+		return nil
+	}
+	publisher := s.ready
+	if p.lane > 0 {
+		publisher = s.lanes
+	}
+	err := s.publish(ctx, publisher, out, m.id, path, land)
+	if errors.Is(err, broker.ErrNotSent) {
+		endPromoting(span, err)
+		s.flight.cancel()
+		return err
+	}
+	if err != nil {
+		land(err)
+	}
+	return nil
+}
+
+// putBack has m return to the schedule for a promotion at that instant, Unix ms.
+func (s *shard) putBack(m parked, promoteAt int64) {
+	m.promoteAt = promoteAt
+	s.flight.add()
+	s.flight.land(outcome{parked: m, back: true})
+}
+
+var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
+
+// poise waits until a message can go to the broker at once: what happens between
+// planning and publishing is missing from the time that it spends in a lane, and
+// a message that is late there holds all others up. So it sees to it that neither
+// Redis' clock nor the lease are those of before a pause, of this process too.
+func (s *shard) poise(ctx context.Context) error {
+	s.awaitRoom(ctx, s.last.since.Add(s.b.config.Lease/3))
+	if err := s.b.conn.Ready(ctx); err != nil {
+		return err
+	}
+	if err := s.readClock(ctx); err != nil {
+		return err
+	}
+	if time.Since(s.last.since) > s.b.config.Lease {
+		return errLeaseOver
+	}
+	return nil
+}
+
+// awaitRoom waits, until patience at most, for room in the window.
+func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
+	if s.entering.Load() < window {
+		return
+	}
+	timer := time.NewTimer(time.Until(patience))
+	defer timer.Stop()
+	for s.entering.Load() >= window {
+		select {
+		case <-s.entered:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *shard) publish(
+	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
+) error {
+	s.entering.Add(1)
+	began := s.b.stopwatch()
+	err := p.Publish(ctx, out, func(err error) {
+		s.b.stop(began, err)
+		s.entering.Add(-1)
+		signal(s.entered)
+		land(err)
+	})
+	if err != nil {
+		s.entering.Add(-1)
+		return err
+	}
+	s.b.config.Observe(StepPublished, id, path)
+	return nil
+}
