@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +36,15 @@ type parked struct {
 	record
 	id        string
 	promoteAt int64 // Unix ms
+}
+
+// promoted says which message it is that the broker has, as lua/settle.lua reads it.
+func (p parked) promoted(lead int64) []byte {
+	b := make([]byte, recordHeader+2*publishedLen, 40)
+	copy(b, p.record[:recordHeader])
+	put48(b[recordHeader:], p.published())
+	put48(b[recordHeader+publishedLen:], p.promoteAt)
+	return strconv.AppendInt(b, lead, 10)
 }
 
 const (
@@ -117,10 +127,9 @@ func (s *shard) now() int64 {
 
 // settle notes down that the broker has messages.
 func (s *shard) settle(ctx context.Context, done []outcome) error {
-	args := append(make([]any, 0, 2+5*len(done)), s.b.config.Window.Milliseconds(), keepVersions.Milliseconds())
+	args := append(make([]any, 0, 2+2*len(done)), s.b.config.Window.Milliseconds(), keepVersions.Milliseconds())
 	for _, o := range done {
-		_, slot := locate(o.id, s.b.config.Topology.Shards())
-		args = append(args, o.id, slot[:], o.head(), o.promoteAt, o.lead(o.promoteAt, s.leads))
+		args = append(args, o.id, o.promoted(o.lead(o.promoteAt, s.leads)))
 	}
 	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept}, args)
 }

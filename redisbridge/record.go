@@ -75,8 +75,7 @@ func (r record) version() int { return r.stamp() % versions }
 func (r record) state() state { return state(r.stamp() >> stampState & 7) }
 func (r record) direct() bool { return r.stamp()&stampDirect != 0 }
 
-// head returns what comes before the envelope, and envelope the rest.
-func (r record) head() string     { return string(r[:r.body()]) }
+// envelope returns what comes after that.
 func (r record) envelope() []byte { return []byte(r[r.body():]) }
 
 func (r record) body() int {

@@ -25,7 +25,7 @@ if r.state == delivered then return {1} end
 if r.state == moved and r.due > now then return {4, r.due} end
 local over = now + (version > 0 and ARGV[6] or ARGV[5])
 redis.call('HSET', KEYS[2], id, head(r.due, now, version, delivered, r.direct, published) .. (ARGV[8] ~= '' and '\t' .. ARGV[8] or ''))
-redis.call('ZADD', KEYS[4], exactly(math.max(over, published + ARGV[7])), id)
+redis.call('ZADD', KEYS[4], math.max(over, published + ARGV[7]), id)
 -- If it was to be promoted again, that is not needed any more; a claim skips its entry.
 redis.call('ZREM', KEYS[1], id)
 return {1}

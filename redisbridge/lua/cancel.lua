@@ -24,7 +24,7 @@ local at, part = place(r.due, r.parked_at, r.direct, ARGV, 4, #ARGV)
 local over = now + ARGV[2]
 if with_broker or at <= now then over = math.max(r.due, now) + ARGV[3] end
 redis.call('HSET', KEYS[3], id, head(r.due, now, r.version, cancelled, r.direct, r.published))
-redis.call('ZADD', KEYS[5], exactly(over), id)
+redis.call('ZADD', KEYS[5], over, id)
 -- One that a queue has refused waits elsewhere. A claim skips what does not wait.
 schedule_remove(KEYS[1], part, at, id)
 redis.call('ZREM', KEYS[2], id)

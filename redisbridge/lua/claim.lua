@@ -40,10 +40,12 @@ local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
 end
 
--- A message's record, if it waits.
+-- A message's record, if it waits, when it is due, and its version.
 local function envelope(id)
   local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
-  return stored and is_waiting(stored) and stored
+  if not stored then return nil end
+  local due, version, state = glimpse(stored)
+  if state == waiting then return stored, due, version end
 end
 
 local returned = 0
@@ -164,8 +166,8 @@ local function advance(c)
   c.id, c.at = c.list[2 * c.taken + 1], c.start + c.list[2 * c.taken + 2]
   c.due, c.stored = c.at + c.lead, nil
   if c.lead == 0 then
-    c.stored = envelope(c.id)
-    if c.stored then c.due = struct.unpack('>I6', c.stored) end
+    c.stored, c.really, c.version = envelope(c.id)
+    c.due = c.really or c.due
   end
 end
 
@@ -192,20 +194,18 @@ while room > 0 and bytes > 0 do
     first.id = nil
     held = 1
   else
-    local stored = first.stored or envelope(first.id)
-    local due = first.due
-    if stored and first.lead > 0 then due = struct.unpack('>I6', stored) end
-    if due ~= first.due then
+    local stored, due, version = first.stored, first.really, first.version
+    if not stored then stored, due, version = envelope(first.id) end
+    if stored and due ~= first.due then
       put_right(first, due)
     else
       first.gone[#first.gone + 1] = first.id
     end
     if stored and due == first.due and not redis.call('ZSCORE', KEYS[5], first.id) then
-      taken[#taken + 1] = exactly(score(first.at, read(stored).version))
-      taken[#taken + 1] = first.id
-      found[#found + 1] = first.id
-      found[#found + 1] = first.at
-      found[#found + 1] = stored
+      local n = #taken
+      taken[n + 1], taken[n + 2] = score(first.at, version), first.id
+      n = #found
+      found[n + 1], found[n + 2], found[n + 3] = first.id, first.at, stored
       room = room - 1
       bytes = bytes - #stored
     end

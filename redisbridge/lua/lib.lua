@@ -87,19 +87,23 @@ local function read(stored)
   return r
 end
 
+-- The part of a record that each claim needs, without a table: when it is due, version
+-- and state.
+local function glimpse(stored)
+  local due, _, stamp = struct.unpack('>I6I6I2', stored)
+  return due, stamp % 1024, math.floor(stamp / 1024) % 8
+end
+
 local function is_waiting(stored)
-  return math.floor(struct.unpack('>I2', stored, 13) / 1024) % 8 == waiting
+  local _, _, state = glimpse(stored)
+  return state == waiting
 end
 
 -- How a claimed message is scored: by the instant of its promotion and, as a fraction,
--- its version, so that no other version is taken for it.
+-- its version, so that no other version is taken for it. A command can be given the
+-- number itself, of which nothing is lost, as tostring would round it.
 local function score(at, version)
   return at + version / 1024
-end
-
--- A score as an argument: tostring would round it.
-local function exactly(score)
-  return string.format('%.17g', score)
 end
 
 -- Where a message belongs that is due at an instant and was parked at another:

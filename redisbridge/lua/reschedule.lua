@@ -23,7 +23,7 @@ if r.state == delivered then return {3, r.parked_at, r.due} end
 local with_broker = redis.call('ZSCORE', KEYS[6], id)
 if r.state == moved or with_broker and r.due <= now then
   redis.call('HSET', KEYS[4], id, head(due, now, r.version, moved, r.direct, r.published))
-  redis.call('ZADD', KEYS[6], exactly(due + ARGV[6]), id)
+  redis.call('ZADD', KEYS[6], due + ARGV[6], id)
   return {4, now, due}
 end
 local old_at, old_part = place(r.due, r.parked_at, r.direct, ARGV, 7, #ARGV)

@@ -6,43 +6,42 @@
 -- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes, 4 kept
 -- ARGV: 1 window in ms, for which an ID is remembered from when it was published, 2 the
 --       same from when a message is due that was rescheduled, then for each message
---       its ID, the slot of its record, the record's first 20 bytes, promote at, and
---       part of the schedule
+--       its ID, and the record's first 14 bytes, 6 each of Unix ms for when it was
+--       published and for promote at, and the part of the schedule, in one
 -- Returns the number of messages settled. O(log N) per message.
-local most = 500 -- arguments that one call can bear, and more
+local most = 500 -- messages that one call can bear, and more
 local now, settled = clock(), 0
 local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
-for first = 3, #ARGV, 5 * most do
-  local last = math.min(first + 5 * most - 1, #ARGV)
+for first = 3, #ARGV, 2 * most do
   local ids, ours, kept, gone, back = {}, {}, {}, {}, {}
-  for i = first, last, 5 do ids[#ids + 1] = ARGV[i] end
+  for i = first, math.min(first + 2 * most, #ARGV) - 1, 2 do ids[#ids + 1] = ARGV[i] end
   local claimed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
   for n, id in ipairs(ids) do
-    local i = first + 5 * (n - 1)
-    local key, start, at = KEYS[3] .. ':' .. ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
-    local r = read(start)
-    local is_ours = claimed[n] and tonumber(claimed[n]) == score(at, r.version)
+    local promoted = ARGV[first + 2 * n - 1]
+    local due, _, stamp, published, at = struct.unpack('>I6I6I2I6I6', promoted)
+    local version = stamp % 1024
+    local is_ours = claimed[n] and tonumber(claimed[n]) == score(at, version)
     if not is_ours then
-      local stored = redis.call('HGET', key, id)
-      if stored and string.sub(stored, 1, 14) == string.sub(start, 1, 14) then
+      local stored = redis.call('HGET', envelopes_key(KEYS[3], id), id)
+      if stored and string.sub(stored, 1, 14) == string.sub(promoted, 1, 14) then
         is_ours = true
-        back[#back + 1] = {ARGV[i + 4], at, id}
+        back[#back + 1] = {string.sub(promoted, 27), at, id}
       end
     end
     if is_ours then
-      local over = math.max(r.due, r.published + window)
-      if r.version > 0 then over = math.max(over, r.due + after) end
+      local over = math.max(due, published + window)
+      if version > 0 then over = math.max(over, due + after) end
       if over > now then
-        kept[#kept + 1] = exactly(over)
-        kept[#kept + 1] = id
+        local k = #kept
+        kept[k + 1], kept[k + 2] = over, id
       else
-        gone[#gone + 1] = {key, id}
+        gone[#gone + 1] = id
       end
       ours[#ours + 1] = id
     end
   end
   if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
-  for _, one in ipairs(gone) do redis.call('HDEL', one[1], one[2]) end
+  for _, id in ipairs(gone) do redis.call('HDEL', envelopes_key(KEYS[3], id), id) end
   for _, one in ipairs(back) do schedule_remove(KEYS[1], one[1], one[2], one[3]) end
   if #ours > 0 then redis.call('ZREM', KEYS[2], unpack(ours)) end
   settled = settled + #ours
