@@ -35,6 +35,7 @@ func measurements() []measurement {
 		{"burst100k", (*scale).burst},
 		{"burst1m", (*scale).flooded},
 		{"crowd", (*scale).crowded},
+		{"plain", (*scale).plain},
 		{"time", (*scale).costOfTime},
 		{"bytes", (*scale).costOfBytes},
 	}

@@ -61,34 +61,41 @@ func (s *scale) crowded(ctx context.Context) (err error) {
 }
 
 // fill parks n messages that are due within a time, and returns the memory that each takes over
-// body and ID. For once Redis need not flush each of them to disk.
+// body and ID.
 func (s *site) fill(ctx context.Context, n int, within time.Duration) (overhead float64, err error) {
-	for _, setting := range [][2]string{{"appendfsync", "everysec"}, {"auto-aof-rewrite-percentage", "0"}} {
-		before, err := s.client.ConfigGet(ctx, setting[0]).Result()
-		if err != nil {
-			return 0, err
-		}
-		if err := s.client.ConfigSet(ctx, setting[0], setting[1]).Err(); err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, s.client.ConfigSet(ctx, setting[0], before[setting[0]]).Err()) }()
-	}
 	before, err := s.info(ctx, "memory", "used_memory")
 	if err != nil {
 		return 0, err
 	}
 	body := make([]byte, crowdBody)
 	began := time.Now()
-	if err := each(n, promoteHands, func(i int) error {
-		if i > 0 && i%1_000_000 == 0 {
-			say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
-		}
-		return s.publishFar(ctx, longID(0, i), body, part(within, i, n))
+	if err := s.flushSeldom(ctx, func() error {
+		return each(n, promoteHands, func(i int) error {
+			if i > 0 && i%1_000_000 == 0 {
+				say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
+			}
+			return s.publishFar(ctx, longID(0, i), body, part(within, i, n))
+		})
 	}); err != nil {
 		return 0, err
 	}
 	after, err := s.info(ctx, "memory", "used_memory")
 	return (after-before)/float64(n) - crowdBody - longIDLength, err
+}
+
+// flushSeldom fills Redis, which for once need not flush each message to disk.
+func (s *site) flushSeldom(ctx context.Context, fill func() error) (err error) {
+	for _, setting := range [][2]string{{"appendfsync", "everysec"}, {"auto-aof-rewrite-percentage", "0"}} {
+		before, err := s.client.ConfigGet(ctx, setting[0]).Result()
+		if err != nil {
+			return err
+		}
+		if err := s.client.ConfigSet(ctx, setting[0], setting[1]).Err(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.client.ConfigSet(ctx, setting[0], before[setting[0]]).Err()) }()
+	}
+	return fill()
 }
 
 // rewriteAOF has Redis do at once what it would begin by itself some time after a

@@ -58,23 +58,36 @@ func parkOurs(ctx context.Context, site *site, round int) (float64, error) {
 }
 
 func parkBare(ctx context.Context, site *site, round int) (float64, error) {
-	m := message.Message{RoutingKey: routingKey, Body: make([]byte, bodyBytes)}
-	envelope := message.AppendEnvelope(make([]byte, 12), &m, "") // with two instants, as stored
-	due := time.Now().Add(parkedAhead).UnixMilli()
-	ids, envelopes := fmt.Sprint("bare:ids:", round), fmt.Sprint("bare:envelopes:", round)
+	due := time.Now().Add(parkedAhead)
 	began := time.Now()
-	err := each(parkNumber/parkPipe, parkPipes, func(pipe int) error {
+	err := storeBare(ctx, site, fmt.Sprint("bare:", round), parkNumber, bodyBytes, func(i int) (string, time.Time) {
+		return longID(round, i), due.Add(time.Duration(i) * time.Millisecond)
+	})
+	return parkNumber / time.Since(began).Seconds(), err
+}
+
+// storeBare stores what a parked message is in a sorted set and a hash.
+func storeBare(ctx context.Context, site *site, name string, n, body int, entry func(i int) (id string, due time.Time)) error {
+	m := message.Message{RoutingKey: routingKey, Body: make([]byte, body)}
+	envelope := message.AppendEnvelope(make([]byte, 12), &m, "") // with two instants, as stored
+	return pipes(ctx, site, n, func(p redis.Pipeliner, i int) {
+		id, due := entry(i)
+		p.ZAdd(ctx, name+":ids", redis.Z{Score: float64(due.UnixMilli()), Member: id})
+		p.HSet(ctx, name+":envelopes", id, envelope)
+	})
+}
+
+// pipes sends commands for each of n messages.
+func pipes(ctx context.Context, site *site, n int, commands func(p redis.Pipeliner, i int)) error {
+	return each((n+parkPipe-1)/parkPipe, parkPipes, func(pipe int) error {
 		_, err := site.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := pipe * parkPipe; i < (pipe+1)*parkPipe; i++ {
-				id := longID(round, i)
-				p.ZAdd(ctx, ids, redis.Z{Score: float64(due + int64(i)), Member: id})
-				p.HSet(ctx, envelopes, id, envelope)
+			for i := pipe * parkPipe; i < min(n, (pipe+1)*parkPipe); i++ {
+				commands(p, i)
 			}
 			return nil
 		})
 		return err
 	})
-	return parkNumber / parkPipe * parkPipe / time.Since(began).Seconds(), err
 }
 
 // longID is as long as a ULID.
