@@ -122,7 +122,7 @@ func (s *shard) settle(ctx context.Context, done []outcome) error {
 		_, slot := locate(o.id, s.b.config.Topology.Shards())
 		args = append(args, o.id, slot[:], o.head(), o.promoteAt, o.lead(o.promoteAt, s.leads))
 	}
-	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept}, args)
+	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept, s.keys.state}, args)
 }
 
 // postpone puts messages back into the schedule.
