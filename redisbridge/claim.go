@@ -131,7 +131,7 @@ func (s *shard) settle(ctx context.Context, done []outcome) error {
 	for _, o := range done {
 		args = append(args, o.id, o.promoted(o.lead(o.promoteAt, s.leads)))
 	}
-	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept}, args)
+	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept, s.keys.state}, args)
 }
 
 // postpone puts messages back into the schedule.

@@ -23,6 +23,29 @@ func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 	return len(c.messages), err
 }
 
+// ConfirmedLate has a bridge claim what a shard has due, another one put that back once
+// the lease is over, and the first one hear only then that the broker has it. It returns
+// how many messages that is.
+func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, error) {
+	c, err := first.shards[shard].claim(ctx, claimMost, 0)
+	if err != nil || len(c.messages) == 0 {
+		return 0, err
+	}
+	for status := int64(0); status != answerClaimed && err == nil; {
+		var taken claimed
+		taken, err = heir.shards[shard].claim(ctx, 0, 0)
+		status = taken.status
+	}
+	if err != nil {
+		return 0, err
+	}
+	done := make([]outcome, len(c.messages))
+	for i, p := range c.messages {
+		done[i].parked = p
+	}
+	return len(done), first.shards[shard].settle(ctx, done)
+}
+
 // ShardOf returns the shard of an ID.
 func ShardOf(b *Bridge, id string) int { return ShardIn(b.config.Topology, id) }
 

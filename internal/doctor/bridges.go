@@ -100,10 +100,13 @@ func (x *examination) sharing(ctx context.Context) (findings []Finding, err erro
 			return slices.ContainsFunc(there2, func(b redisbridge.Attendance) bool { return a.ID == b.ID && b.Until.After(a.Until) })
 		})
 	}
-	for _, b := range there {
-		if slices.Contains(first, b) {
-			continue // not heard of since: it is dead
+	there = slices.DeleteFunc(there, func(b redisbridge.Attendance) bool { return slices.Contains(first, b) }) // not heard of since: dead
+	if len(there) > 0 {
+		if err = x.allSeen(ctx); err != nil {
+			there, err = nil, fmt.Errorf("bridge %s does not show as a consumer of %s: %w", there[0].ID, x.Topology.Inbox(), err)
 		}
+	}
+	for _, b := range there {
 		findings = append(findings, find(bridgeElsewhere, "bridge "+b.ID,
 			fmt.Sprintf("in the register of %s, and it does not consume %s of virtual host %s at %s", redisName(x.Redis), x.Topology.Inbox(), x.Management.VHost(), x.Management),
 			"rabbitmqctl list_consumers "+x.on(), "redis-cli CLIENT LIST"))
@@ -112,7 +115,7 @@ func (x *examination) sharing(ctx context.Context) (findings []Finding, err erro
 		findings = append(findings, find(otherRedis, "bridge "+bridgeOf(c),
 			fmt.Sprintf("it consumes %s over connection %s, and is not in the register of %s", x.Topology.Inbox(), c.Channel.Connection, redisName(x.Redis)), x.closing(c)))
 	}
-	return findings, nil
+	return findings, err
 }
 
 // bridgeOf returns the ID of the bridge that consumes, or nothing.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -45,10 +46,15 @@ func (x *examination) brokerVersion(ctx context.Context) ([]Finding, error) {
 }
 
 func judgeBrokerVersion(node, found string) []Finding {
-	if v, ok := parseVersion(found); ok && v.compare(oldestBroker()) >= 0 && v.compare(newestBroker()) <= 0 {
+	v, ok := parseVersion(found)
+	if ok && v.compare(oldestBroker()) >= 0 && v.compare(newestBroker()) <= 0 {
 		return nil
 	}
-	return []Finding{find(brokerVersion, "node "+node, "RabbitMQ "+found, "rabbitmqctl version")}
+	f := find(brokerVersion, "node "+node, "RabbitMQ "+found, "rabbitmqctl version")
+	if ok && v.compare(oldestBroker()) < 0 {
+		f.Severity, f.Means, f.Do = Problem, "it has no at-least-once dead-lettering: tiers cannot be created, or lose messages", "upgrade RabbitMQ"
+	}
+	return []Finding{f}
 }
 
 func (x *examination) featureFlags(ctx context.Context) (findings []Finding, err error) {
@@ -94,15 +100,37 @@ func (x *examination) nodes(ctx context.Context) (findings []Finding, err error)
 		return nil, err
 	}
 	for _, n := range nodes {
-		findings = append(findings, n.judge()...)
+		findings = append(findings, n.judge(nodes)...)
 	}
-	return findings, nil
+	if x.blind {
+		err = errors.New("without statistics the management API shows neither alarms nor partitions")
+	}
+	return findings, err
 }
 
-func (n node) judge() (findings []Finding) {
+// allSeen fails where the node that is asked does not see one of its cluster, and so none
+// of the consumers that are connected to that.
+func (x *examination) allSeen(ctx context.Context) error {
+	var nodes []node
+	if err := x.Management.Get(ctx, "nodes", &nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if !n.Running {
+			return fmt.Errorf("it may be connected to node %s, which is cut off or not running", n.Name)
+		}
+	}
+	return nil
+}
+
+// judge judges a node of a cluster. One that others have lost sight of is named by them.
+func (n node) judge(all []node) (findings []Finding) {
 	subject, on := "node "+n.Name, " -n "+shell(n.Name)
 	if !n.Running {
-		return []Finding{find(nodeDown, subject, "not running", "rabbitmq-diagnostics cluster_status", "systemctl start rabbitmq-server")}
+		if slices.ContainsFunc(all, func(other node) bool { return slices.Contains(other.Partitions, n.Name) }) {
+			return nil
+		}
+		return []Finding{find(nodeDown, subject, "not running, or cut off from the node that was asked", "rabbitmq-diagnostics cluster_status", "systemctl start rabbitmq-server")}
 	}
 	if n.Memory {
 		findings = append(findings, find(brokerAlarm, subject,
@@ -113,7 +141,7 @@ func (n node) judge() (findings []Finding) {
 			fmt.Sprintf("disk alarm: %s free, the limit is %s", bytes(n.DiskFree), bytes(n.DiskLimit)), "rabbitmqctl set_disk_free_limit 50MB"+on))
 	}
 	if len(n.Partitions) > 0 {
-		findings = append(findings, find(partition, subject, "does not see "+strings.Join(n.Partitions, ", "), "rabbitmq-diagnostics cluster_status"))
+		findings = append(findings, find(partition, subject, "does not see "+strings.Join(n.Partitions, ", "), "rabbitmq-diagnostics cluster_status", "systemctl restart rabbitmq-server"))
 	}
 	return findings
 }

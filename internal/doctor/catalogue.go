@@ -78,8 +78,8 @@ func catalogue() map[string]kind {
 		brokerVersion:    {Warning, "delaybridge is tested on RabbitMQ 3.10 to 4.3", "upgrade RabbitMQ, or this program"},
 		featureFlagOff:   {Warning, "features stay off after an upgrade until somebody enables them, and the next upgrade may refuse to start", ""},
 		brokerAlarm:      {Problem, "RabbitMQ blocks all publishers: nothing is taken in or promoted until the alarm clears", "free memory or disk; the command raises the limit, where there is room to"},
-		nodeDown:         {Problem, "quorum queues that have no majority without the node stand still; the others have one failure less to spare", "start the node"},
-		partition:        {Problem, "the nodes do not see each other, and each side may go its own way", "restart the nodes of the smaller side"},
+		nodeDown:         {Problem, "quorum queues that have no majority without the node stand still; the others have one failure less to spare", "start the node; where it runs, mend the network between the nodes, and run the doctor again"},
+		partition:        {Problem, "the nodes do not see each other, and each side may go its own way", "mend the network, then restart the nodes of the smaller side, each on its machine"},
 		deadLetterFew:    {Warning, "a tier drains at half the rate, and so many messages that their queue does not take hold up all behind them", "keep it in advanced.config, too; it counts for workers that start from now on, so restart the node"},
 		deadLetterSlow:   {Warning, "what could not be handed over, because the ready exchange was missing or a queue was full, is tried again so late", "keep it in advanced.config, too; it counts for workers that start from now on, so restart the node"},
 		deadLetterUnseen: {Note, "the rate at which tiers drain, and when they try again, is not known: only rabbitmqctl shows it", "run the command on a node, it should print 1000 and 10000; or let the doctor do so: --rabbitmqctl"},
@@ -90,7 +90,7 @@ func catalogue() map[string]kind {
 		policyOverrides:  {Problem, "the broker goes by the policy, not by the queue's argument: messages come early, are dropped, or are refused", "the command leaves the policy as it is for everybody else"},
 		foreignBinding:   {Problem, "it takes messages out of their way, or puts others into it", ""},
 		tierConsumed:     {Problem, "it gets messages before they are due", "stop the program behind that connection; closed, it may come back"},
-		statisticsOff:    {Warning, "neither policies nor stuck messages can be seen", "set management_agent.disable_metrics_collector = false in rabbitmq.conf, or see whether the queue has a leader"},
+		statisticsOff:    {Warning, "neither policies nor stuck messages can be seen", "see that rabbitmq.conf has neither management_agent.disable_metrics_collector nor management.disable_stats; or whether the queue has a leader"},
 
 		permissionMissing:   {Problem, "a bridge with these settings cannot do its work", ""},
 		permissionConfigure: {Note, "the bridge works, and does not put back what somebody deletes", "run delaybridge topology apply as another user, at first and after each deletion"},
@@ -119,7 +119,7 @@ func catalogue() map[string]kind {
 		bridgeElsewhere:  {Problem, "two deployments share the prefix in Redis: each promotes the other's messages on its own broker; or the bridge has lost its connection to RabbitMQ", "give one of them another prefix; or see the bridge's log"},
 		otherRedis:       {Problem, "two deployments share the prefix on this broker: each parks what the other one's publishers send, and cannot cancel it; or the bridge has lost its connection to Redis", "give one of them another prefix; or see the bridge's log"},
 		inboxTaken:       {Problem, "it takes messages that are to be parked, and nobody delivers them", "stop the program behind that connection; closed, it may come back"},
-		redisClockWrong:  {Warning, "instants that are given here (x-deliver-at, --at) mean another one to Redis, whose clock decides; relative delays are right", "run it on both machines, and let the clocks be slewed, never stepped"},
-		brokerClockWrong: {Warning, "TTLs are relative and stay right; but a clock that is put right by a step, or another node's after a change of leader, makes what is in tiers and lanes early or late by as much", "run it on both machines, and let the clocks be slewed, never stepped"},
+		redisClockWrong:  {Warning, "instants that are given here (x-deliver-at, --at) mean another one to Redis, whose clock decides; relative delays are right", "run it on both machines: each needs a time service (timedatectl set-ntp true); let the clocks be slewed, never stepped"},
+		brokerClockWrong: {Warning, "TTLs are relative and stay right while the node runs; once it starts again with its clock put right, or another node leads, what is in tiers and lanes is early or late by as much", "run it on both machines: each needs a time service (timedatectl set-ntp true); let the clocks be slewed, or step the node's while its tiers and lanes are empty"},
 	}
 }

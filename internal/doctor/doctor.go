@@ -113,6 +113,8 @@ const (
 	overAMQP       server = "AMQP"
 	overManagement server = "management API"
 	redisServer    server = "Redis"
+	// statistics are of the management plugin, which can be told to keep none.
+	statistics server = "statistics"
 )
 
 // checks are in the order of the report's list.
@@ -124,15 +126,15 @@ func checks() []check {
 		{"dead-letter settings", nil, (*examination).deadLetterSettings},
 		{"topology and policies", []server{overManagement}, (*examination).topology},
 		{"permissions", []server{overManagement}, (*examination).permissions},
-		{"inbox", []server{overManagement}, (*examination).inbox},
+		{"inbox", []server{overManagement, statistics}, (*examination).inbox},
 		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted},
-		{"tiers and lanes", []server{overManagement}, (*examination).waiting},
+		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting},
 		{"Redis' version and state", []server{redisServer}, (*examination).redisState},
 		{"Redis' settings", []server{redisServer}, (*examination).redisSettings},
 		{"bridges and leases", []server{redisServer}, (*examination).bridges},
-		{"one deployment per prefix", []server{overManagement, redisServer}, (*examination).sharing},
+		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing},
 		{"clock of Redis", []server{redisServer}, (*examination).redisClock},
-		{"clock of RabbitMQ", []server{overManagement, overAMQP}, (*examination).brokerClock},
+		{"clock of RabbitMQ", []server{overManagement, statistics, overAMQP}, (*examination).brokerClock},
 	}
 }
 
@@ -141,6 +143,8 @@ type examination struct {
 	Config
 	conn *broker.Conn
 	tags []string // of the user who asks the management API
+	// blind says that the management plugin keeps no statistics.
+	blind bool
 
 	listing sync.Mutex
 }
@@ -240,7 +244,11 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 			_ = ch.Close()
 		}
 	})
-	try(overManagement, func() { x.tags, managementErr = x.whoAmI(ctx) })
+	try(overManagement, func() {
+		if x.tags, managementErr = x.whoAmI(ctx); managementErr == nil {
+			x.blind, managementErr = x.statisticsOff(ctx)
+		}
+	})
 	try(redisServer, func() {
 		limited, cancel := context.WithTimeout(ctx, x.Patience)
 		defer cancel()
@@ -285,16 +293,25 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 		if isRefusal(one.err) {
 			code, commands = one.refused, one.refusal
 		}
-		var without []string
-		for _, c := range checks {
-			if slices.Contains(c.needs, one.server) {
-				without = append(without, c.name)
-			}
-		}
-		findings = append(findings, find(code, one.subject,
-			plain(one.err)+"; so these checks are not made: "+strings.Join(without, ", "), commands...))
+		findings = append(findings, find(code, one.subject, plain(one.err)+"; "+without(checks, one.server), commands...))
+	}
+	if x.blind {
+		absent[statistics] = true
+		findings = append(findings, find(statisticsOff, "management API at "+x.Management.String(),
+			"the management plugin keeps no statistics; "+without(checks, statistics), switchStatisticsOn))
 	}
 	return absent, findings
+}
+
+// without says which checks are not made for lack of a server.
+func without(checks []check, lacking server) string {
+	var names []string
+	for _, c := range checks {
+		if slices.Contains(c.needs, lacking) {
+			names = append(names, c.name)
+		}
+	}
+	return "so these checks are not made: " + strings.Join(names, ", ")
 }
 
 // isRefusal tells a server that says no from one that says nothing.

@@ -40,7 +40,7 @@ func TestDoctor(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *installation)
-	}{{"alarm", alarm}, {"dead-letters", deadLetters}, {"feature-flag", featureFlag}} {
+	}{{"alarm", alarm}, {"statistics", statisticsOff}, {"dead-letters", deadLetters}, {"feature-flag", featureFlag}} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s.install(t, test.name)) })
 	}
 }

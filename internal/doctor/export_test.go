@@ -41,7 +41,7 @@ type (
 )
 
 // Judge is judge.
-func (n node) Judge() []Finding { return n.judge() }
+func (n node) Judge(all ...Node) []Finding { return n.judge(all) }
 
 // NewOffset is in milliseconds.
 func NewOffset(least, most time.Duration) Offset {

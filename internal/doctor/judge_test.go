@@ -26,6 +26,17 @@ func TestVersionsAreJudged(t *testing.T) {
 			t.Errorf("RabbitMQ %s: %q, want %q", version, got, want)
 		}
 	}
+	// What is too old does not work; what is too new has not been tried.
+	for version, want := range map[string]doctor.Severity{"3.8.9": doctor.Problem, "4.4.0": doctor.Warning} {
+		if got := doctor.JudgeBrokerVersion("rabbit@one", version)[0].Severity; got != want {
+			t.Errorf("RabbitMQ %s: a %s, want a %s", version, got, want)
+		}
+	}
+	for said, want := range map[[2]string]doctor.Severity{{"6.0.16", ""}: doctor.Problem, {"9.0.0", ""}: doctor.Warning, {"7.2.4", "7.2.4"}: doctor.Warning} {
+		if got := doctor.JudgeRedis("Redis at one:6379", "redis-cli", map[string]string{"redis_version": said[0], "valkey_version": said[1]})[0].Severity; got != want {
+			t.Errorf("Redis %s: a %s, want a %s", said, got, want)
+		}
+	}
 	for _, test := range []struct{ redis, valkey, want string }{
 		{"6.2.14", "", "redis-version"}, {"7.0.15", "", ""}, {"8.0.2", "", ""}, {"9.0.0", "", "redis-version"},
 		{"7.2.4", "7.2.4", "redis-version"}, {"7.2.4", "8.1.1", ""}, {"7.2.4", "9.1.0", ""},
@@ -67,8 +78,9 @@ func TestNodesAreJudged(t *testing.T) {
 		{doctor.Node{Name: "rabbit@one", Memory: true}, "node-down"},
 		{doctor.Node{Name: "rabbit@one", Running: true, Partitions: []string{"rabbit@two"}}, "partition"},
 		{doctor.Node{Name: "rabbit@one", Running: true, Memory: true, Disk: true}, "broker-alarm,broker-alarm"},
+		{doctor.Node{Name: "rabbit@two"}, ""}, // which the first one says
 	} {
-		findings := test.node.Judge()
+		findings := test.node.Judge(doctor.Node{Name: "rabbit@one", Running: true, Partitions: []string{"rabbit@two"}})
 		if got := codes(findings); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.node, got, test.want)
 		}

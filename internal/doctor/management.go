@@ -40,6 +40,23 @@ func (x *examination) whoAmI(ctx context.Context) ([]string, error) {
 	return me.Tags, err
 }
 
+// switchStatisticsOn starts the management plugin anew, with statistics. That interrupts
+// the API and the UI for a second, and nothing else.
+const switchStatisticsOn = `rabbitmqctl eval 'application:set_env(rabbitmq_management_agent, disable_metrics_collector, false), ` +
+	`application:set_env(rabbitmq_management, disable_management_stats, false), ` +
+	`[application:stop(A) || A <- [rabbitmq_management, rabbitmq_management_agent]], ` +
+	`[ok = application:start(A) || A <- [rabbitmq_management_agent, rabbitmq_management]], ok.'`
+
+// statisticsOff reports whether the plugin was told to keep no statistics, or to show
+// none. Then it knows neither numbers of messages nor consumers, connections and alarms.
+func (x *examination) statisticsOff(ctx context.Context) (bool, error) {
+	var overview struct {
+		Off bool `json:"disable_stats"`
+	}
+	err := x.Management.Get(ctx, "overview", &overview)
+	return overview.Off, err
+}
+
 // tags are a list, or one string with commas on older brokers.
 type tags []string
 

@@ -35,6 +35,28 @@ func alarm(t *testing.T, i *installation) {
 	i.hasNot(t, "nodes and alarms", f.Code)
 }
 
+// A management plugin without statistics shows a queue as if it were empty, and no
+// consumer: no check may take that for true. Started anew it has them.
+func statisticsOff(t *testing.T, i *installation) {
+	t.Helper()
+	const ofSharing, ofClock = "one deployment per prefix", "clock of RabbitMQ"
+	i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	needing := []string{"inbox", "tiers and lanes", ofSharing, ofClock}
+	i.control(t, "eval", "application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).")
+	report := i.examine(t, i.config, append(needing, "nodes and alarms")...)
+	for _, c := range report.Checks {
+		if c.Outcome != doctor.OutcomeNotMade {
+			t.Errorf("the check %q is %s", c.Name, c.Outcome)
+		}
+	}
+	if found := report.Findings[0].Found; !strings.HasSuffix(found, "so these checks are not made: "+strings.Join(needing, ", ")) {
+		t.Errorf("found: %s", found)
+	}
+	i.mend(t, i.has(t, ofClock, "statistics-off", "management API at "))
+	i.hasNot(t, ofSharing, "statistics-off")
+	i.hasNot(t, ofClock, "check-not-made")
+}
+
 func deadLetters(t *testing.T, i *installation) {
 	t.Helper()
 	const check = "dead-letter settings"

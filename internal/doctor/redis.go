@@ -161,7 +161,11 @@ func judgeRedisVersion(subject, ofRedis, ofValkey string) []Finding {
 	if v, ok := parseVersion(text); ok && v.major >= oldest && v.major <= newest {
 		return nil
 	}
-	return []Finding{find(redisVersion, subject, name+" "+text)}
+	f := find(redisVersion, subject, name+" "+text)
+	if v, ok := parseVersion(ofRedis); ok && v.major < oldestRedis {
+		f.Severity, f.Means = Problem, "it cannot compile the scripts of delaybridge: nothing is parked or promoted"
+	}
+	return []Finding{f}
 }
 
 // redisSettings compares each server's settings with docs/operations.md.
@@ -182,6 +186,9 @@ func (x *examination) redisSettings(ctx context.Context) ([]Finding, error) {
 		} {
 			values, err := n.ConfigGet(ctx, s.name).Result()
 			found, told := values[s.name]
+			if err == nil && !told && s.code == redisListpack {
+				continue // of a version that is a finding of its own
+			}
 			if err == nil && !told {
 				err = fmt.Errorf("CONFIG GET %s: no answer", s.name)
 			}

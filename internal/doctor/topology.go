@@ -56,7 +56,7 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 	if len(missing) > 0 {
 		findings = append(findings, find(topologyMissing, some(missing), fmt.Sprintf("missing: %d", len(missing)), "delaybridge topology apply"))
 	}
-	if len(unseen) > 0 {
+	if len(unseen) > 0 && !x.blind { // which is a finding of its own
 		findings = append(findings, find(statisticsOff, "queue "+some(unseen), fmt.Sprintf("queues without statistics: %d", len(unseen)),
 			"rabbitmqctl list_queues "+x.on()+" name state online"))
 	}

@@ -163,12 +163,14 @@ local function schedule_add(schedule, notes)
   end
 end
 
+-- Returns whether there was such an entry.
 local function schedule_remove(schedule, part, at, id)
   local key, bucket = part_key(schedule, part), math.floor(at / bucket_ms)
   local ids = bucket_key(key, bucket)
-  if redis.call('ZREM', ids, id) == 0 then return end
+  if redis.call('ZREM', ids, id) == 0 then return false end
   if redis.call('EXISTS', ids) == 0 then redis.call('ZREM', key, string.format('%.0f', bucket)) end
   count(schedule, part, -1)
+  return true
 end
 
 -- The instant of a part's first message, or nil.

@@ -3,14 +3,14 @@
 -- or longer where an ID is remembered for longer. A message that is no longer the
 -- confirmed one, since it was planned anew, cancelled or delivered, stays as it is.
 --
--- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes, 4 kept
+-- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes, 4 kept, 5 state
 -- ARGV: 1 window in ms, for which an ID is remembered from when it was published, 2 the
 --       same from when a message is due that was rescheduled, then for each message
 --       its ID, and the record's first 14 bytes, 6 each of Unix ms for when it was
 --       published and for promote at, and the part of the schedule, in one
 -- Returns the number of messages settled. O(log N) per message.
 local most = 500 -- messages that one call can bear, and more
-local now, settled = clock(), 0
+local now, settled, left = clock(), 0, 0
 local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
 for first = 3, #ARGV, 2 * most do
   local ids, ours, kept, gone, back = {}, {}, {}, {}, {}
@@ -42,8 +42,11 @@ for first = 3, #ARGV, 2 * most do
   end
   if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
   for _, id in ipairs(gone) do redis.call('HDEL', envelopes_key(KEYS[3], id), id) end
-  for _, one in ipairs(back) do schedule_remove(KEYS[1], one[1], one[2], one[3]) end
+  for _, one in ipairs(back) do
+    if schedule_remove(KEYS[1], one[1], one[2], one[3]) then left = left + 1 end
+  end
   if #ours > 0 then redis.call('ZREM', KEYS[2], unpack(ours)) end
   settled = settled + #ours
 end
+if left > 0 then redis.call('HINCRBY', KEYS[5], 'left', left) end -- which had taken them for put back (flow.lua)
 return settled
