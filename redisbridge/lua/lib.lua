@@ -87,6 +87,14 @@ local function read(stored)
   return r
 end
 
+-- Whether a message that was published at an instant, or 0 where that is not known, is
+-- another one than that of the record, with the same ID.
+local clocks_ms = 5000 -- so far apart may the clocks of a publisher and of this server be
+local function is_another(r, published)
+  if r.published == 0 then return published > r.parked_at + clocks_ms end
+  return r.published ~= published
+end
+
 local function is_waiting(stored)
   return math.floor(struct.unpack('>I2', stored, 13) / 1024) % 8 == waiting
 end
