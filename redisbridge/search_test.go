@@ -2,6 +2,7 @@ package redisbridge_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -377,36 +378,80 @@ func TestSearchesAtOnce(t *testing.T) {
 	d.all(t, moved)
 }
 
-// A tier that somebody consumes from is left alone.
+// A tier that somebody consumes from is left alone: what two hold goes back in any order.
 func TestSearchLeavesATierWithAConsumerAlone(t *testing.T) {
 	t.Parallel()
 	d := newTiered(t, withLongTier())
-	d.put(t, "m", longTier)
+	d.putMany(t, 2, 0)
 	tier, _ := d.topology.Tier(longTier)
 	conn := d.dial(t)
 	ch, err := conn.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.Consume(tier.Name, "", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	// What it has in hand is not seen; so there is one more.
-	d.put(t, "another", longTier)
 	if err := ch.Qos(1, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	d.move(t, "m", message.After(time.Second))
-	s, err := d.park.SearchTiers(t.Context(), d.dial(t), []string{"m"}, redisbridge.SearchBounds{})
-	if err == nil && s.Looked > 0 {
-		t.Errorf("got %+v; want an error, or nothing looked at", s)
+	deliveries, err := ch.Consume(tier.Name, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-deliveries
+	moved := map[string]time.Time{"m-001": d.move(t, "m-001", message.After(time.Second))}
+	s, err := d.park.SearchTiers(t.Context(), d.dial(t), []string{"m-001"}, redisbridge.SearchBounds{})
+	if err == nil || s.Looked > 0 {
+		t.Errorf("got %+v, %v; want an error, and nothing looked at", s, err)
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range d.ids {
-		until(t, id, func() bool { return len(d.times(id)) == 1 })
+	until(t, "the consumer is gone, and the message is found", func() bool {
+		s, err := d.park.SearchTiers(t.Context(), d.dial(t), []string{"m-001"}, redisbridge.SearchBounds{})
+		return err == nil && len(s.Found) == 1
+	})
+	d.all(t, moved)
+}
+
+// A search ends with its time, or with its context, and then has lost nothing.
+func TestSearchIsCutOff(t *testing.T) {
+	t.Parallel()
+	d := newTiered(t, withLongTier())
+	d.putMany(t, 200, 0)
+	d.move(t, "m-199", message.After(longTier/2))
+	conn := d.dial(t)
+	s := d.search(t, conn, redisbridge.SearchBounds{Time: time.Nanosecond}, nil, "m-199")
+	if len(s.Unfinished) != 1 || s.Looked == 200 {
+		t.Errorf("got %+v; want that its time was over", s)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := d.park.SearchTiers(ctx, conn, []string{"m-199"}, redisbridge.SearchBounds{}); !errors.Is(err, context.Canceled) || len(s.Found) > 0 {
+		t.Errorf("got %+v, %v; want that it was cancelled", s, err)
+	}
+	moved := map[string]time.Time{"m-199": d.move(t, "m-199", message.After(time.Second))}
+	d.search(t, conn, redisbridge.SearchBounds{}, []string{"m-199"}, "m-199")
+	d.all(t, moved)
+}
+
+// What was published long after the change is another message with the same ID.
+func TestSearchLeavesAnotherMessageWithTheIDAlone(t *testing.T) {
+	t.Parallel()
+	d := newTiered(t, withLongTier())
+	tier, _ := d.topology.Tier(longTier)
+	due := d.move(t, "m", message.After(time.Second))
+	d.ids, d.sent["m"] = []string{"m"}, time.Now().Add(longTier)
+	confirmation, err := d.ch.PublishWithDeferredConfirm(tier.Name, "order.unpaid", true, false, amqp.Publishing{
+		MessageId: "m", DeliveryMode: amqp.Persistent,
+		Headers: amqp.Table{message.HeaderPublished: due.Add(10 * time.Second).UTC().Format("2006-01-02T15:04:05.000Z07:00")},
+	})
+	if err != nil || !confirmation.Wait() {
+		t.Fatalf("not confirmed: %v", err)
+	}
+	d.due["m"] = time.Now().Add(longTier)
+	if s := d.search(t, d.dial(t), redisbridge.SearchBounds{}, nil, "m"); s.Looked != 1 {
+		t.Errorf("got %+v; want that one was looked at", s)
+	}
+	d.all(t, nil)
 }
 
 func TestSearchBounds(t *testing.T) {
