@@ -60,14 +60,10 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 		case len(answer) != 2 || answer[0] != answerParkAgain:
 			return message.Arrival{}, errors.Join(ErrUnconfirmed, fmt.Errorf("the answer %v of a script has no meaning", answer))
 		}
-		args := append([]any{
-			wakeChannel(p.config.Topology), k.number, m.ID, published, message.AppendEnvelope(nil, m, m.ID),
-		}, p.leads...)
-		parked, err := p.scripts.carry.Run(ctx, p.config.Client,
-			[]string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
+		parked, err := p.carry(ctx, m)
 		switch {
 		case err != nil:
-			return message.Arrival{}, classify(err)
+			return message.Arrival{}, err
 		case parked:
 			return message.Arrival{Fate: message.DropRescheduled, At: instantOf(answer[1])}, nil
 		}
@@ -75,6 +71,19 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 			return message.Arrival{}, ctx.Err()
 		}
 	}
+}
+
+// carry parks a message again that was rescheduled while Redis did not have it. It returns
+// false where it is not to be parked (any more), as somebody has parked, cancelled or
+// handled it meanwhile, or this is another message with its ID.
+func (p *Park) carry(ctx context.Context, m *message.Message) (bool, error) {
+	shard, slot := locate(m.ID, len(p.keys))
+	k := p.keys[shard]
+	args := append([]any{
+		wakeChannel(p.config.Topology), k.number, m.ID, unixMS(m.Journey.Published), m.Journey.Version, message.AppendEnvelope(nil, m, m.ID),
+	}, p.leads...)
+	parked, err := p.scripts.carry.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
+	return parked, classify(err)
 }
 
 func unixMS(t time.Time) int64 {

@@ -73,10 +73,10 @@ func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 // Reschedule gives a message another due time, earlier or later, and says truthfully
 // whether it came in time. An instant that has passed is now. Where the broker has the
 // message already it is parked again, as another version, and the consumer drops the
-// one that comes out at the old time, if it asks [Park.Arrive]. A message that nothing is
-// known of, since it went straight into a tier, cannot be brought forward: its
-// consumer parks it again when it comes, or handles it if the new time has passed by
-// then; the outcome is Unknown.
+// one that comes out at the old time, if it asks [Park.Arrive]. Of a message that went
+// straight into a tier nothing is known, and the outcome is Unknown. Its consumer parks it
+// again when it comes, or handles it if the new time has passed by then: so to bring it
+// forward, call [Park.SearchTiers] after this.
 //
 // The error wraps ErrInvalid where w is out of bounds. After one that wraps
 // ErrUnconfirmed nobody can know which due time counts; calling it again is harmless.

@@ -76,6 +76,11 @@ func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bri
 func reportsKey(t *topology.Topology) string  { return "{" + t.Prefix() + "}:reports" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
 
+// searchedKey has how many messages of a tier searches have held, while those may be there.
+func searchedKey(t *topology.Topology, tier topology.Tier) string {
+	return "{" + t.Prefix() + "}:searched:" + tier.Name
+}
+
 // wakeChannel carries the number of a shard that has something to do earlier
 // than expected, or wakeAll, or paceWord and how far a bridge is.
 func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }

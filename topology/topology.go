@@ -205,6 +205,18 @@ func (t *Topology) Quarantine() string { return t.name("quarantine") }
 // Tiers returns the tiers, shortest TTL first.
 func (t *Topology) Tiers() []Tier { return slices.Clone(t.tiers) }
 
+// TierQueues returns the queues of all tiers, shortest TTL first: those of the default
+// entry, and those that the entries beside it share.
+func (t *Topology) TierQueues() []Tier {
+	var queues []Tier
+	for _, tier := range t.tiers {
+		for _, entry := range t.sets() {
+			queues = append(queues, Tier{Name: t.tierOf(entry, tier.TTL), TTL: tier.TTL})
+		}
+	}
+	return queues
+}
+
 // Tier returns the tier whose TTL is exactly delay.
 func (t *Topology) Tier(delay time.Duration) (Tier, bool) {
 	i, ok := slices.BinarySearchFunc(t.tiers, delay, func(tier Tier, d time.Duration) int {

@@ -10,14 +10,19 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// withBroker does work over a connection. The connection outlives ctx, so that
-// work can put right what it has begun.
+// withBroker does work on the topology over a connection.
 func withBroker(ctx context.Context, a *app, c config, work func(context.Context, topology.Channels) error) error {
+	return withBrokerAs(ctx, a, c, "topology", "a command looks at exchanges and queues, or creates or deletes them", work)
+}
+
+// withBrokerAs does work over a connection that says what it is for. The connection
+// outlives ctx, so that work can put right what it has begun.
+func withBrokerAs(ctx context.Context, a *app, c config, name, about string, work func(context.Context, topology.Channels) error) error {
 	if c.logLevel == slog.LevelInfo {
 		c.logLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.amqpURL, Name: "delaybridge topology", About: "a command looks at exchanges and queues, or creates or deletes them", GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
+		URL: c.amqpURL, Name: "delaybridge " + name, About: about, GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
 	})
 	if err != nil {
 		return err

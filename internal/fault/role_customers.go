@@ -30,6 +30,7 @@ type customers struct {
 	store    *shops
 	park     *redisbridge.Park
 	producer *producer.Producer
+	conn     *broker.Conn // for foreign, and to search tiers
 	foreign  *broker.Publisher
 	inside   sync.WaitGroup
 }
@@ -57,7 +58,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, park: park, producer: goProducer, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, park: park, producer: goProducer, conn: conn, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()

@@ -9,13 +9,11 @@
 --       when it was published, 8 its path, or ''
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept.
-local clocks_ms = 5000 -- so far apart may the clocks of a publisher and of this server be
 local id, now = ARGV[1], clock()
 local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
 local stored = redis.call('HGET', KEYS[2], id)
 local r = stored and read(stored)
-if r and r.published == 0 and published > r.parked_at + clocks_ms then return {1} end -- the ID was used anew
-if r and r.published ~= published and r.published ~= 0 then return {1} end -- of another message
+if r and is_another(r, published) then return {1} end
 if not r then
   r = {due = tonumber(ARGV[3]), published = published, version = version, state = waiting}
 end

@@ -1,21 +1,22 @@
--- Parks a message again that has come to its consumer at a time that is no longer its
--- own, since it was rescheduled while its envelope was not at hand.
+-- Parks a message again that was rescheduled while its envelope was not at hand: it has
+-- come to its consumer at a time that is no longer its own, or was found in a tier.
 --
 -- KEYS: 1 schedule, 2 state, 3 the hash of the ID's record, 4 base key of the envelopes
 --       (lib.lua), 5 kept
 -- ARGV: 1 wake channel, 2 shard, 3 ID, 4 when it was published in Unix ms, or 0 if that
---       is not known, 5 envelope, 6... TTLs of the lanes in ms, longest first
+--       is not known, 5 its version, 6 envelope, 7... TTLs of the lanes in ms, longest
+--       first
 -- Returns 1, or 0 if it is not to be parked (any more). O(log N) in the messages of the
 -- shard.
-local id, now = ARGV[3], clock()
+local id, now, published, version = ARGV[3], clock(), tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored = redis.call('HGET', KEYS[3], id)
 local r = stored and read(stored)
-if not r or r.state ~= moved then return 0 end
-local at, part = place(r.due, now, r.direct, ARGV, 6, #ARGV)
+if not r or r.state ~= moved or r.version ~= version or is_another(r, published) then return 0 end
+local at, part = place(r.due, now, r.direct, ARGV, 7, #ARGV)
 local notes = {}
 schedule_note(notes, part, at, id)
 schedule_add(KEYS[1], notes)
 redis.call('ZREM', KEYS[5], id)
-redis.call('HSET', KEYS[3], id, head(r.due, now, r.version + 1, waiting, r.direct, tonumber(ARGV[4])) .. ARGV[5])
+redis.call('HSET', KEYS[3], id, head(r.due, now, version + 1, waiting, r.direct, published) .. ARGV[6])
 wake(KEYS[2], at, ARGV[1], ARGV[2])
 return 1

@@ -94,6 +94,14 @@ local function glimpse(stored)
   return due, stamp % 1024, math.floor(stamp / 1024) % 8
 end
 
+-- Whether a message that was published at an instant, or 0 where that is not known, is
+-- another one than that of the record, with the same ID.
+local clocks_ms = 5000 -- so far apart may the clocks of a publisher and of this server be
+local function is_another(r, published)
+  if r.published == 0 then return published > r.parked_at + clocks_ms end
+  return r.published ~= published
+end
+
 local function is_waiting(stored)
   local _, _, state = glimpse(stored)
   return state == waiting
