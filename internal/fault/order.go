@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -18,10 +19,10 @@ import (
 type way string
 
 const (
-	wayProducer way = "producer"  // the Go producer, which parks by itself
-	wayEntry    way = "entry"     // a foreign client, over the entry exchange
-	wayInstant  way = "instant"   // the Go producer, at an instant
-	wayEntryAt  way = "entry, at" // a foreign client, at an instant
+	wayProducer way = "producer"                    // the Go producer, which parks by itself
+	wayEntry    way = history.ThroughInbox          // a foreign client, over the entry exchange
+	wayInstant  way = "instant"                     // the Go producer, at an instant
+	wayEntryAt  way = history.ThroughInbox + ", at" // a foreign client, at an instant
 )
 
 const (

@@ -70,6 +70,13 @@ func (r *record) sole() *attempt {
 	return found
 }
 
+// mayBeAnother says whether a delivery may be of another message of the ID than the one
+// that c has changed: a bridge that has not heard whether Redis has taken a message out of
+// the inbox parks it again. If the first one was due by then, its ID was free.
+func (r *record) mayBeAnother(e *Event, c *change) bool {
+	return r.inbox && e.Due > 0 && 1000*e.Due <= c.answered
+}
+
 // holds says whether the answer to c leaves no other way than that the order's
 // message was changed.
 func (r *record) holds(c *change) bool {

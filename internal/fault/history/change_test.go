@@ -74,6 +74,14 @@ func TestGoodChanges(t *testing.T) {
 			r.attempt(1_100_000, asked+5, history.Unknown, 0)
 			r.reschedule(2_000_000, late, history.Rescheduled)
 		}},
+		"one that was due, of two out of the inbox": {closedOrder, func(r *run) {
+			throughInbox(r)
+			r.reschedule(1000*due+200, late, history.Rescheduled)
+		}},
+		"one that was due is cancelled, of two out of the inbox": {closedOrder, func(r *run) {
+			throughInbox(r)
+			r.cancel(1000*due+200, history.Cancelled)
+		}},
 		"too late": {closedOrder, func(r *run) {
 			r.reschedule(31_002_500, late, history.RescheduleLate).Since = 31_002
 		}},
@@ -115,6 +123,11 @@ func TestGoodChanges(t *testing.T) {
 			r.check(t)
 		})
 	}
+}
+
+func throughInbox(r *run) {
+	r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughInbox })
+	r.change(history.Published, func(e *history.Event) { e.Due = 0 })
 }
 
 func TestBadChanges(t *testing.T) {
@@ -190,6 +203,16 @@ func TestBadChanges(t *testing.T) {
 				e := r.add(1000*late+50, other, history.Received)
 				e.Intact, e.Due = true, due
 			}, []string{wrong}, "another due time than the new one",
+		},
+		"early: rescheduled before it was due, out of the inbox": {
+			closedOrder, func(r *run) {
+				throughInbox(r)
+				r.reschedule(2_000_000, late, history.Rescheduled)
+			}, []string{early, wrong}, "before the due time that rescheduling returned",
+		},
+		"early: rescheduled when it was due, and not out of the inbox": {
+			closedOrder, func(r *run) { r.reschedule(1000*due+200, late, history.Rescheduled) },
+			[]string{early, wrong}, "before the due time that rescheduling returned",
 		},
 		"wrong: rescheduled after it was received": {
 			closedOrder, func(r *run) { r.reschedule(31_003_000, 31_001, history.Rescheduled) }, []string{wrong}, "rescheduled, though consumer-1/1 had received it",

@@ -60,7 +60,9 @@
 //     was dropped before the handler had finished.
 //   - What should come of a message after a cancel or reschedule without an answer:
 //     it may happen at any time. Nor of messages of one ID, where more than one
-//     attempt to publish it may have succeeded: one of them is changed.
+//     attempt to publish it may have succeeded: one of them is changed. A message out
+//     of the inbox may be parked twice, if it was due before the bridge had heard that it
+//     was parked.
 //   - Whether a tombstone, or a new time of a message of which nothing is known, must
 //     hold, if publishing it had not been answered before, or was dated by a clock that
 //     is ahead: it may count as another message.

@@ -46,6 +46,10 @@ const (
 	Mended Kind = "mended" // and made good again: Detail is that of the fault
 )
 
+// ThroughInbox begins the detail of an order that is [Placed] if its message is published
+// to the inbox.
+const ThroughInbox = "entry"
+
 // Details of an [Effect].
 const (
 	EffectClosed        = "closed"
@@ -90,8 +94,8 @@ type Event struct {
 	// Intact says whether body, properties and headers were what was published:
 	// received.
 	Intact bool `json:"intact,omitempty"`
-	// Detail is for people, except that of an effect, of what is dropped or rejected,
-	// of a fault and of what is mended.
+	// Detail is for people, except that of what is placed, of an effect, of what is
+	// dropped or rejected, of a fault and of what is mended.
 	Detail string `json:"detail,omitempty"`
 }
 

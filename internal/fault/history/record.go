@@ -1,12 +1,16 @@
 package history
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // record is all that is known of one order.
 type record struct {
 	id     string
 	act    string
 	placed bool
+	inbox  bool    // published to the inbox
 	events []Event // in the order of time
 
 	attempts     []attempt
@@ -43,7 +47,7 @@ func (r *record) add(e Event) {
 	switch e.Kind {
 	case Placed:
 		if !r.placed {
-			r.placed, r.act = true, e.Act
+			r.placed, r.act, r.inbox = true, e.Act, strings.HasPrefix(e.Detail, ThroughInbox)
 		}
 	case Publish:
 		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: Unknown})

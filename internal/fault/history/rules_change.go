@@ -50,6 +50,7 @@ func (r *record) defied(c *change) (why []string) {
 	last := r.last()
 	for _, e := range r.received {
 		switch {
+		case r.mayBeAnother(&e, c):
 		case c.outcome == Cancelled:
 			why = append(why, "cancelled, but received by "+e.Who)
 		case c.outcome == Tombstoned:
@@ -76,17 +77,23 @@ func (r *record) mayBeMoved(c *change) bool {
 // wrongCancel objects to an effect after the answer that there would be none,
 // unless it can stem from an attempt that was not begun before the call.
 func (r *record) wrongCancel() (why []string) {
-	var first, answered int64
+	held := (*change)(nil)
 	for i := range r.changes {
 		if c := &r.changes[i]; c.outcome == Cancelled {
-			first, answered = r.firstCall(Cancel), c.answered
+			held = c
 			break
 		}
 	}
-	if first == 0 {
+	if held == nil {
 		return nil
 	}
+	first, answered := r.firstCall(Cancel), held.answered
 	again := func(until int64) bool {
+		for i := range r.received {
+			if e := &r.received[i]; e.At <= until && r.mayBeAnother(e, held) {
+				return true
+			}
+		}
 		candidates := r.candidates(until)
 		for _, a := range candidates {
 			if a.at >= first {
