@@ -60,7 +60,8 @@ type Config struct {
 	// through the broker's inbox.
 	Parker Parker
 	// ParkAll has the Parker take messages whose delay equals a tier, too: there they
-	// can be looked up, brought forward, and told from a second one with the same ID.
+	// can be looked up, brought forward without a search through the tiers, and told from
+	// a second one with the same ID.
 	// Otherwise these need neither Redis nor a bridge. Defaults to false.
 	ParkAll bool
 	// Channels is the number of AMQP channels to publish over, 1 to MaxChannels.

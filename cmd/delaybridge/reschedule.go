@@ -24,7 +24,8 @@ Redis does not know a message that went straight into a tier. If its new time is
 later, its consumer parks it again when it comes. To bring it forward, this searches
 the tiers whose TTL is longer than the new delay, once for all IDs, and parks what it
 finds. What is due in a tier while that is searched is late by the search: so there
-are bounds to how much it holds, and how long.
+are bounds to how much it holds, and how long. Where an earlier search has held more of
+a tier, within its TTL, this does, too, to give all of it back in order.
 
 IDs are arguments or lines of standard input. The answers come in their order, those
 after an unknown message when standard input has ended, or after 10,000. With --in
