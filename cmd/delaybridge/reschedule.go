@@ -44,7 +44,7 @@ late or unknown.`,
 		if err := when.Validate(time.Now()); err != nil {
 			return usage(err)
 		}
-		return a.withPark(func(park *redisbridge.Park, _ config) error {
+		return a.withTracedPark(cmd.Context(), "reschedule", func(park *redisbridge.Park, _ config) error {
 			return a.changeEach(cmd.Context(), *format, args, rescheduling(), func(ctx context.Context, id string) (redisbridge.Change, error) {
 				return park.Reschedule(ctx, id, when)
 			})
