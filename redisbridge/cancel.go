@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -39,8 +40,9 @@ type Change struct {
 	Due time.Time
 }
 
-// changeOf reads what the scripts return, whose codes are those of outcomes.
-func changeOf(answer []any) (Change, error) {
+// changeOf reads what the scripts return, whose codes are those of outcomes, and the
+// envelope where that is with it.
+func changeOf(answer []any) (_ Change, envelope string, _ error) {
 	r := reply{rest: answer}
 	code, at, due := r.int(), r.int(), r.int()
 	outcomes := map[int64]Outcome{1: Done, 2: WasCancelled, 3: WasDelivered, 4: Unknown}
@@ -48,7 +50,10 @@ func changeOf(answer []any) (Change, error) {
 	if !known {
 		r.fail("outcome %d has no meaning", code)
 	}
-	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due)}, r.err
+	if len(r.rest) > 0 {
+		envelope = r.string()
+	}
+	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due)}, envelope, r.err
 }
 
 // Cancel sees to it that a message has no effect, and says truthfully whether it came
@@ -60,9 +65,9 @@ func changeOf(answer []any) (Change, error) {
 // After an error that wraps ErrUnconfirmed nobody can know; calling it again is
 // harmless.
 func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
-	change, err := p.change(ctx, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
+	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
 		return p.scripts.cancel, []string{k.schedule, k.claimed, k.slot(slot), k.envelopes, k.kept},
-			append([]any{id, p.config.Remember.Milliseconds(), keepVersions.Milliseconds()}, p.leads...)
+			append([]any{id, p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("cancel message %s: %w", id, err)
@@ -91,9 +96,9 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 		instant, _ := w.Instant()
 		ms = max(0, instant.UnixMilli())
 	}
-	change, err := p.change(ctx, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
+	change, err := p.change(ctx, tracing.Reschedule, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
 		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.slot(slot), k.envelopes, k.kept},
-			append([]any{wakeChannel(p.config.Topology), k.number, id, relative, ms, keepVersions.Milliseconds()}, p.leads...)
+			append([]any{wakeChannel(p.config.Topology), k.number, id, relative, ms, keepVersions.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w", id, err)
@@ -101,25 +106,37 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 	return change, nil
 }
 
-// change runs a script that changes what is known of an ID.
-func (p *Park) change(
-	ctx context.Context, id string, call func(shardKeys, slot) (*redis.Script, []string, []any),
-) (Change, error) {
+// changeCall returns the script that changes what is known of an ID, and what it takes.
+type changeCall func(shardKeys, slot) (*redis.Script, []string, []any)
+
+// change runs a script, and notes down a span of that name where somebody traces.
+func (p *Park) change(ctx context.Context, step, id string, call changeCall) (Change, error) {
+	if p.tracer == nil {
+		change, _, err := p.changeNow(ctx, id, call)
+		return change, err
+	}
+	began := time.Now()
+	change, envelope, err := p.changeNow(ctx, id, call)
+	p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, envelope, change, err)
+	return change, err
+}
+
+func (p *Park) changeNow(ctx context.Context, id string, call changeCall) (_ Change, envelope string, _ error) {
 	if err := checkID(id); err != nil {
-		return Change{}, err
+		return Change{}, "", err
 	}
 	if err := p.check(ctx); err != nil {
-		return Change{}, err
+		return Change{}, "", err
 	}
 	shard, slot := locate(id, len(p.keys))
 	script, keys, args := call(p.keys[shard], slot)
 	answer, err := script.Run(ctx, p.config.Client, keys, args...).Slice()
 	if err != nil {
-		return Change{}, classify(err)
+		return Change{}, "", classify(err)
 	}
-	change, err := changeOf(answer)
+	change, envelope, err := changeOf(answer)
 	if err != nil {
-		return Change{}, errors.Join(ErrUnconfirmed, err)
+		return Change{}, "", errors.Join(ErrUnconfirmed, err)
 	}
-	return change, nil
+	return change, envelope, nil
 }

@@ -31,7 +31,8 @@ type ParkConfig struct {
 	// so long at least. Defaults to 0.
 	Window time.Duration
 	// TracerProvider makes a span of each message that is parked within a span that is
-	// sampled. Defaults to none.
+	// sampled; and of each that is cancelled or rescheduled, within such a span or since
+	// its publisher has one. Defaults to none.
 	TracerProvider trace.TracerProvider
 	// Remember is for how long Redis knows of a message what became of it, cancelled or
 	// delivered, where its consumer says so. Defaults to DefaultRemember.

@@ -53,6 +53,41 @@ func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, 
 	return b.park.parkNow(ctx, key, m, w, begin)
 }
 
+// traces is 1 where the scripts are to return envelopes, which have the context of their
+// publisher, and 0 where nobody asks for it.
+func (p *Park) traces() int {
+	if p.tracer == nil {
+		return 0
+	}
+	return 1
+}
+
+// traceChange notes down the span of what was done to a message, once it is known which
+// trace that has: the span is within the caller's, where that is sampled, and links to the
+// publisher's. Where neither is sampled there is none.
+func (p *Park) traceChange(ctx context.Context, step tracing.Step, id, envelope string, c Change, err error) {
+	var origin trace.SpanContext
+	if envelope != "" {
+		if m, err := message.DecodeEnvelope([]byte(envelope), id); err == nil { // otherwise the bridge says so
+			origin = tracing.Origin(m.Headers)
+		}
+	}
+	within := trace.SpanContextFromContext(ctx).IsSampled()
+	if !within && !origin.IsSampled() {
+		return
+	}
+	step.Kind, step.Destination, step.Alone = trace.SpanKindClient, p.config.Topology.Prefix(), !within
+	step.Links = []trace.SpanContext{origin}
+	_, span := p.tracer.Start(ctx, step, &message.Message{ID: id})
+	if err == nil {
+		span.SetAttributes(semconv.DBSystemNameRedis, tracing.Outcome.String(string(c.Outcome)))
+		if !c.Due.IsZero() {
+			span.SetAttributes(tracing.Due.String(c.Due.UTC().Format(time.RFC3339Nano)))
+		}
+	}
+	tracing.End(span, err)
+}
+
 func parkingText(p message.Parking) string {
 	switch p {
 	case message.Parked:

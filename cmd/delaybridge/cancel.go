@@ -31,7 +31,7 @@ that it will be dropped cannot be promised to a consumer that does not ask.`,
 	}
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withPark(func(park *redisbridge.Park, _ config) error {
+		return a.withTracedPark(cmd.Context(), "cancel", func(park *redisbridge.Park, _ config) error {
 			return a.changeEach(cmd.Context(), *format, args, cancelling(), park.Cancel)
 		})
 	}

@@ -48,7 +48,25 @@ func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, a.logger(settings), parkUse{})
+	return a.usePark(settings, parkUse{}, work)
+}
+
+// withTracedPark is withPark for a command that changes messages, which their traces show.
+func (a *app) withTracedPark(ctx context.Context, command string, work func(*redisbridge.Park, config) error) error {
+	settings, err := a.settings.config()
+	if err != nil {
+		return err
+	}
+	provider, flush, err := a.openTraces(ctx, command, a.logger(settings))
+	if err != nil {
+		return err
+	}
+	defer flush()
+	return a.usePark(settings, parkUse{provider: provider}, work)
+}
+
+func (a *app) usePark(settings config, use parkUse, work func(*redisbridge.Park, config) error) error {
+	park, closePark, err := a.openPark(settings, a.logger(settings), use)
 	if err != nil {
 		return err
 	}

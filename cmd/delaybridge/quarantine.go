@@ -242,8 +242,14 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	if settings.logLevel == slog.LevelInfo {
 		settings.logLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
+	log := a.logger(settings)
+	provider, flush, err := a.openTraces(ctx, "quarantine", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	q, err := quarantine.New(quarantine.Config{
-		URL: settings.amqpURL, Topology: settings.topology, GiveUpAfter: settings.connectTimeout, Logger: a.logger(settings),
+		URL: settings.amqpURL, Topology: settings.topology, GiveUpAfter: settings.connectTimeout, Logger: log, TracerProvider: provider,
 	})
 	if err != nil {
 		return err

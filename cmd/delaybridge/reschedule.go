@@ -60,7 +60,7 @@ time is later.`,
 		if err := errors.Join(when.Validate(time.Now()), checkSearch(bounds)); err != nil {
 			return usage(err)
 		}
-		return a.withPark(func(park *redisbridge.Park, c config) error {
+		return a.withTracedPark(cmd.Context(), "reschedule", func(park *redisbridge.Park, c config) error {
 			what := rescheduling()
 			if *messages > 0 {
 				tiers := c.topology.Tiers()

@@ -47,6 +47,8 @@ type tracedWorld struct {
 	topology  *topology.Topology
 	ch        *amqp.Channel
 	got       chan message.Message // by the handler
+	provider  trace.TracerProvider // of this process
+	park      *redisbridge.Park
 }
 
 func startTracedWorld(t *testing.T) *tracedWorld {
@@ -109,9 +111,15 @@ func (w *tracedWorld) keep(command string, env ...string) {
 // publish runs `delaybridge publish`.
 func (w *tracedWorld) publish(arguments string, env ...string) {
 	w.t.Helper()
-	cmd := w.command(append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+w.collector.httpURL), append([]string{"publish"}, strings.Fields(arguments)...)...)
+	w.does("publish "+arguments, env...)
+}
+
+// does runs a command to its end.
+func (w *tracedWorld) does(command string, env ...string) {
+	w.t.Helper()
+	cmd := w.command(append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+w.collector.httpURL), strings.Fields(command)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("publish %s: %v\n%s", arguments, err, out)
+		w.t.Fatalf("%s: %v\n%s", command, err, out)
 	}
 }
 
@@ -144,6 +152,7 @@ func (w *tracedWorld) consume() {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.provider, w.park = provider, park
 	c, err := consumer.New(consumer.Config{
 		URL: w.vars["DELAYBRIDGE_AMQP_URL"], Topology: w.topology, Queue: "working", Bind: []string{"task.*"},
 		Delayer: park, Arrivals: park, TracerProvider: provider,
@@ -152,6 +161,9 @@ func (w *tracedWorld) consume() {
 			w.got <- m
 			if m.RoutingKey == "task.retried" && m.Journey.Attempts == 0 {
 				return errors.New("not yet")
+			}
+			if m.RoutingKey == "task.rejected" && m.Journey.Path != message.PathReplay {
+				return consumer.Reject(errors.New("never"))
 			}
 			if m.RoutingKey == "task.unsampled" && trace.SpanContextFromContext(ctx).TraceID().String() != foreignTrace {
 				t.Errorf("%s: the handler is not in its publisher's trace", m.ID)
@@ -286,6 +298,93 @@ func TestTracesAreOneStory(t *testing.T) {
 			t.Error("a span has a URL in it")
 		}
 	})
+}
+
+// What is done to a message on its way links to its publisher's span, where Redis has it
+// still, and is within the trace of who does it, where that is sampled.
+func TestChangesAreInTheStory(t *testing.T) {
+	t.Parallel()
+	w := startTracedWorld(t)
+	inAnHour := func(parent string) amqp.Table {
+		return amqp.Table{"x-delay": int32(time.Hour.Milliseconds()), "traceparent": parent}
+	}
+	client := tracedSpan{Span: &tracepb.Span{TraceId: bytesOf(t, foreignTrace), SpanId: bytesOf(t, foreignSpan)}}
+
+	w.send("changed", "order.unpaid", inAnHour(foreignParent))
+	w.send("unsampled", "order.unpaid", inAnHour(foreignUnsampled))
+	w.send("served", "order.unpaid", inAnHour(foreignParent))
+	w.send("rejected", "task.rejected", amqp.Table{"traceparent": foreignParent})
+	w.collector.await(t, "changed", map[string]int{"park": 1})
+	w.collector.await(t, "served", map[string]int{"park": 1})
+	w.await("unsampled")
+
+	t.Run("by commands", func(t *testing.T) {
+		w.does("reschedule --in 30m changed unsampled")
+		w.does("cancel changed unsampled")
+		spans := w.collector.await(t, "changed", map[string]int{"park": 1, "reschedule": 1, "cancel": 1})
+		for _, step := range []string{"reschedule", "cancel"} {
+			s := spans[step][0]
+			isLinked(t, s, client)
+			if want := step + " " + w.topology.Prefix(); s.Name != want || s.service != "delaybridge-"+step {
+				t.Errorf("got span %q of %s, want %q", s.Name, s.service, want)
+			}
+			if got := s.attribute("delaybridge.outcome"); got != "done" {
+				t.Errorf("%s: outcome %q", step, got)
+			}
+		}
+		if spans := w.collector.of("unsampled"); len(spans) > 0 {
+			t.Errorf("a message that is not traced has spans: %v", spans)
+		}
+	})
+	t.Run("by a service", func(t *testing.T) {
+		ctx, request := w.provider.Tracer("").Start(t.Context(), "POST /pay", trace.WithLinks(trace.Link{
+			SpanContext: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{7}, TraceFlags: trace.FlagsSampled}),
+		}))
+		for _, id := range []string{"served", "nobody knows it"} {
+			if _, err := w.park.Cancel(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.park.Cancel(t.Context(), id); err != nil { // within no trace, and by now its envelope is gone
+				t.Fatal(err)
+			}
+		}
+		request.End()
+		within := request.SpanContext()
+		traceID, spanID := within.TraceID(), within.SpanID()
+		for id, linked := range map[string]bool{"served": true, "nobody knows it": false} {
+			s := w.collector.await(t, id, map[string]int{"park": len(w.collector.of(id)["park"]), "cancel": 1})["cancel"][0]
+			isChild(t, s, tracedSpan{Span: &tracepb.Span{Name: "POST /pay", TraceId: traceID[:], SpanId: spanID[:]}})
+			if got := s.linksTo(client.TraceId, client.SpanId); got != linked {
+				t.Errorf("%s: it links to its publisher: %v, want %v", id, got, linked)
+			}
+		}
+	})
+	t.Run("out of quarantine", func(t *testing.T) {
+		first := w.collector.await(t, "rejected", map[string]int{"deliver": 1, "handle": 1})["deliver"][0]
+		w.does("quarantine replay rejected")
+		spans := w.collector.await(t, "rejected", map[string]int{"replay": 1, "deliver": 2, "handle": 2})
+		replay := spans["replay"][0]
+		isLinked(t, replay, first)
+		isLinked(t, replay, client)
+		isLinked(t, spans["deliver"][1], replay)
+	})
+}
+
+// await waits until Redis has a message.
+func (w *tracedWorld) await(id string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
+		_, known, err := w.park.Look(w.t.Context(), id)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if known {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s is not parked", id)
+		}
+	}
 }
 
 // Half of the publisher's traces are dropped; what is kept, is kept to the end.

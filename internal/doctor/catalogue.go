@@ -77,7 +77,7 @@ func catalogue() map[string]kind {
 
 		brokerVersion:    {Warning, "delaybridge is tested on RabbitMQ 3.10 to 4.3", "upgrade RabbitMQ, or this program"},
 		featureFlagOff:   {Warning, "features stay off after an upgrade until somebody enables them, and the next upgrade may refuse to start", ""},
-		brokerAlarm:      {Problem, "RabbitMQ blocks all publishers: nothing is taken in or promoted until the alarm clears", "free memory or disk; the command raises the limit, where there is room to"},
+		brokerAlarm:      {Problem, "RabbitMQ blocks all publishers: nothing is taken in or promoted until the alarm clears", "free memory or disk; the command moves the limit, where there is room to"},
 		nodeDown:         {Problem, "quorum queues that have no majority without the node stand still; the others have one failure less to spare", "start the node; where it runs, mend the network between the nodes, and run the doctor again"},
 		partition:        {Problem, "the nodes do not see each other, and each side may go its own way", "mend the network, then restart the nodes of the smaller side, each on its machine"},
 		deadLetterFew:    {Warning, "a tier drains at half the rate, and so many messages that their queue does not take hold up all behind them", "keep it in advanced.config, too; it counts for workers that start from now on, so restart the node"},

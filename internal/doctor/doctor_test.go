@@ -21,27 +21,18 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	// Of one virtual host or prefix each, so all at the same time.
-	t.Run("installations", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *installation){
-			"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
-			"policies": policies, "foreign": foreignBinding, "consumed": consumed,
-			"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
-			"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "leases": leases, "layout": layout,
-			"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, s.install(t, name))
-			})
-		}
-	})
-	// Of the node, so one after the other.
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *installation)
-	}{{"alarm", alarm}, {"statistics", statisticsOff}, {"dead-letters", deadLetters}, {"feature-flag", featureFlag}} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, s.install(t, test.name)) })
+	for name, test := range map[string]func(*testing.T, *installation){
+		"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
+		"policies": policies, "foreign": foreignBinding, "consumed": consumed,
+		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
+		"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "leases": leases, "layout": layout,
+		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
+	} {
+		// Of one virtual host or prefix each, so all at the same time.
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, s.install(t, name))
+		})
 	}
 }
 

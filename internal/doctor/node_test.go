@@ -15,6 +15,22 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// TestDoctorOfANode breaks what all installations on a node share, so on one of its own
+// and one after the other.
+func TestDoctorOfANode(t *testing.T) {
+	t.Parallel()
+	i := newSite(t).install(t, "shared")
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *installation)
+	}{{"alarm", alarm}, {"statistics", statisticsOff}, {"dead-letters", deadLetters}, {"feature-flag", featureFlag}} {
+		t.Run(test.name, func(t *testing.T) {
+			mine := *i // a test may change the configuration
+			test.run(t, &mine)
+		})
+	}
+}
+
 func (i *installation) control(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := i.broker.Control(t.Context(), args...)

@@ -18,7 +18,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -31,11 +34,16 @@ type Config struct {
 	GiveUpAfter time.Duration
 	// Logger defaults to none.
 	Logger *slog.Logger
+	// TracerProvider makes the spans of replayed messages. Defaults to none.
+	TracerProvider trace.TracerProvider
 }
+
+const tracedAs = "internal/quarantine"
 
 // Quarantine is the queue of that name. Make one with [New].
 type Quarantine struct {
 	config Config
+	tracer *tracing.Tracer // nil where nothing is traced
 }
 
 // New checks c. It does no I/O.
@@ -43,7 +51,7 @@ func New(c Config) (*Quarantine, error) {
 	if c.Topology == nil {
 		return nil, errors.New("quarantine: Config needs Topology")
 	}
-	q := &Quarantine{config: c}
+	q := &Quarantine{config: c, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	_, err := q.conn("")
 	return q, err
 }

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -47,7 +50,7 @@ type Replayed struct {
 func (q *Quarantine) Replay(ctx context.Context, f Filter, limit int, to Target, report func(Replayed) error) error {
 	return q.connected(ctx, func(w *walk) error {
 		w.connect()
-		r := &replay{walk: w, publisher: broker.NewPublisher(w.publishing), to: to, report: report, asked: map[destination]error{}}
+		r := &replay{walk: w, publisher: broker.NewPublisher(w.publishing), tracer: q.tracer, to: to, report: report, asked: map[destination]error{}}
 		return w.all(ctx, func(m *Message, remove func() error) (bool, error) {
 			if !f.Matches(m) {
 				return true, nil
@@ -61,6 +64,7 @@ func (q *Quarantine) Replay(ctx context.Context, f Filter, limit int, to Target,
 type replay struct {
 	*walk
 	publisher *broker.Publisher
+	tracer    *tracing.Tracer
 	to        Target
 	report    func(Replayed) error
 	asked     map[destination]error // what came of looking whether they are there
@@ -85,7 +89,9 @@ func (r *replay) send(ctx context.Context, m *Message, remove func() error) erro
 	}
 	if err == nil {
 		r.pending++
+		ended := startReplaying(r.tracer, &out)
 		err = r.publisher.Publish(ctx, out, func(err error) {
+			ended(err)
 			r.settled <- func() error { // has room for all that are pending
 				if err == nil {
 					err = remove()
@@ -96,12 +102,36 @@ func (r *replay) send(ctx context.Context, m *Message, remove func() error) erro
 		if err == nil {
 			return nil
 		}
+		ended(err)
 		r.pending--
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return r.report(Replayed{m, to.String(), err})
+}
+
+// startReplaying begins the span of a message that has waited in quarantine, and so a
+// trace that links to its publisher's span and to that of its last delivery. The message
+// takes the span's context along. It returns what ends it.
+func startReplaying(tracer *tracing.Tracer, out *broker.Outgoing) (ended func(error)) {
+	if tracer == nil {
+		return func(error) {}
+	}
+	headers := out.Publishing.Headers
+	origin, last := tracing.Origin(headers), tracing.Last(message.SpanIn(headers))
+	if !origin.IsSampled() && !last.IsSampled() {
+		return func(error) {}
+	}
+	m := message.Message{ID: out.Publishing.MessageId, RoutingKey: out.RoutingKey, Body: out.Publishing.Body}
+	_, span := tracer.Start(context.Background(), tracing.Step{
+		Name: tracing.Replay, Kind: trace.SpanKindProducer, Type: semconv.MessagingOperationTypeSend,
+		Destination: out.Exchange, Alone: true, Links: []trace.SpanContext{last, origin},
+	}, &m)
+	if span.SpanContext().IsSampled() {
+		tracing.SpanOf(span).Write(headers)
+	}
+	return func(err error) { tracing.End(span, err) }
 }
 
 // outgoing is the message as it is published.

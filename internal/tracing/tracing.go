@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,6 +31,13 @@ const (
 	Promote = "promote" // out of Redis, to the broker
 	Deliver = "deliver" // from the broker to a consumer, until that is done with it
 	Handle  = "handle"  // one call of the handler
+	Replay  = "replay"  // out of quarantine, to the broker
+)
+
+// What is done to a message on its way, which begins the names of spans, too.
+const (
+	Cancel     = "cancel"
+	Reschedule = "reschedule"
 )
 
 // Attributes of our own.
@@ -58,23 +66,31 @@ func New(provider trace.TracerProvider, room string) *Tracer {
 type Step struct {
 	Name        string // one of the steps above
 	Kind        trace.SpanKind
-	Type        attribute.KeyValue // of the operation, by the conventions for messaging
+	Type        attribute.KeyValue // of the operation, by the conventions for messaging; they have none for cancelling
 	Destination string             // exchange or queue
 	Parent      trace.SpanContext  // beyond this process; without one that of ctx counts
 	Alone       bool               // begin a new trace
 	Links       []trace.SpanContext
+	Began       time.Time // zero: now
 }
 
 // Start starts the span of a step that m takes.
 func (t *Tracer) Start(ctx context.Context, s Step, m *message.Message) (context.Context, trace.Span) {
-	options := make([]trace.SpanStartOption, 0, 4)
+	options := make([]trace.SpanStartOption, 0, 5)
 	options = append(options, trace.WithSpanKind(s.Kind), trace.WithAttributes(
-		semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(s.Name), s.Type,
+		semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(s.Name),
 		semconv.MessagingDestinationName(s.Destination),
 		semconv.MessagingMessageID(m.ID),
-		semconv.MessagingRabbitMQDestinationRoutingKey(m.RoutingKey),
-		semconv.MessagingMessageBodySize(len(m.Body)),
 	))
+	if s.Type.Valid() { // so the message is at hand
+		options = append(options, trace.WithAttributes(s.Type,
+			semconv.MessagingRabbitMQDestinationRoutingKey(m.RoutingKey),
+			semconv.MessagingMessageBodySize(len(m.Body)),
+		))
+	}
+	if !s.Began.IsZero() {
+		options = append(options, trace.WithTimestamp(s.Began))
+	}
 	switch {
 	case s.Parent.IsValid():
 		ctx = trace.ContextWithRemoteSpanContext(ctx, s.Parent)
