@@ -10,8 +10,7 @@
 --       that the record had, where it had one, 5... TTLs of the lanes in ms, longest first
 -- Returns {1 cancelled, now, due}, {2 cancelled before, when, due}, {3 delivered, when,
 -- due}, or {4 unknown, now, due}, with 0 for an unknown due time; each perhaps with the
--- envelope. O(log N) in the
--- messages of the shard.
+-- envelope. O(log N) in the messages of the shard.
 local id, now = ARGV[1], clock()
 local stored = redis.call('HGET', KEYS[3], id)
 local r = stored and read(stored) or {due = 0, parked_at = 0, published = 0, version = 0, state = moved}
