@@ -91,20 +91,30 @@ func (p *Park) parkPlainly(ctx context.Context, shard int, lot []*parking) (rest
 			back = append(back, m)
 			continue
 		}
-		m.ticket = message.Ticket{Parking: message.Parked, Due: time.UnixMilli(m.due)}
-		m.answer <- nil
+		m.parked()
 	}
 	if len(back) == 0 {
 		return rest
 	}
-	if err := p.takeBack(ctx, shard, back); err != nil {
+	tooLate, err := p.takeBack(ctx, shard, back)
+	if err != nil {
 		answerAll(back, fmt.Errorf("%w: %w", ErrUnconfirmed, err))
 		return rest
 	}
-	for _, m := range back {
-		rest = append(rest, m.parking)
+	for i, m := range back {
+		if tooLate[i] {
+			m.parked()
+		} else {
+			rest = append(rest, m.parking)
+		}
 	}
 	return rest
+}
+
+// parked gives m its answer.
+func (m *placed) parked() {
+	m.ticket = message.Ticket{Parking: message.Parked, Due: time.UnixMilli(m.due)}
+	m.answer <- nil
 }
 
 func answerAll(lot []placed, err error) {
@@ -194,15 +204,20 @@ func (p *Park) storePlainly(ctx context.Context, shard int, plain []placed) (int
 	return us, nil
 }
 
-// takeBack removes what storePlainly has stored, unless it is needed.
-func (p *Park) takeBack(ctx context.Context, shard int, back []placed) error {
+// takeBack removes what storePlainly has stored, unless it is needed. It returns for which
+// messages it is too late: to park these again would have them delivered twice.
+func (p *Park) takeBack(ctx context.Context, shard int, back []placed) ([]bool, error) {
 	k := p.keys[shard]
 	args := append(make([]any, 0, 1+len(p.leads)+6*len(back)), len(p.leads))
 	args = append(args, p.leads...)
 	for _, m := range back {
 		args = append(args, m.id, m.slot[:], m.stored[:stampAt], m.at, m.part, m.isNew.Val())
 	}
-	return p.scripts.takeBack.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.envelopes, k.kept}, args...).Err()
+	tooLate, err := p.scripts.takeBack.Run(ctx, p.config.Client, []string{k.schedule, k.claimed, k.envelopes, k.kept}, args...).BoolSlice()
+	if err == nil && len(tooLate) != len(back) {
+		err = fmt.Errorf("%d answers for %d messages", len(tooLate), len(back))
+	}
+	return tooLate, err
 }
 
 // place returns where a message belongs in the schedule, as place of lua/lib.lua does.

@@ -13,6 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // transactions counts those of a client.
@@ -35,7 +36,12 @@ func (n *transactions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 // Redis' clock.
 func newPlainBench(t *testing.T) (*bench, *transactions) {
 	t.Helper()
-	b, n := newBench(t, short()), &transactions{}
+	return newPlainBenchIn(t, short())
+}
+
+func newPlainBenchIn(t *testing.T, c topology.Config) (*bench, *transactions) {
+	t.Helper()
+	b, n := newBench(t, c), &transactions{}
 	b.client.AddHook(n)
 	redisbridge.ParkPlainly(b.park)
 	for i := range 20 { // by script, at first
@@ -184,6 +190,65 @@ func TestWrongIdeaOfTheClockIsMended(t *testing.T) {
 			}
 		})
 	}
+}
+
+// holdBack holds back transactions for a time, and calls of a script until something is so.
+type holdBack struct {
+	transactions time.Duration
+	script       string
+	until        func()
+	called       atomic.Bool
+}
+
+func (h *holdBack) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *holdBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "multi" {
+			<-time.After(h.transactions)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *holdBack) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	names := redisbridge.ScriptNames()
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "evalsha" && names[fmt.Sprint(args[1])] == h.script {
+			h.called.Store(true)
+			h.until()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Redis stands still for a while, so that its clock is suspected; until what was stored
+// is taken back, a bridge has promoted it. It comes at its time, once, whatever follows.
+func TestWhatIsPromotedIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	b, _ := newPlainBenchIn(t, topology.Config{Tiers: []time.Duration{time.Second, 5 * time.Second}, Lead: 5 * time.Second, Shards: 2})
+	b.run(t, nil)
+	slow := &holdBack{transactions: time.Second, script: "takeback", until: func() {
+		for deadline := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+			e, _, err := b.park.Look(t.Context(), "m-0")
+			if err != nil || time.Now().After(deadline) {
+				t.Errorf("m-0 is %q, want it in its lane; %v", e.State, err)
+				return
+			}
+			if e.State == redisbridge.StateInLane {
+				return
+			}
+		}
+	}}
+	b.client.AddHook(slow)
+	tickets := b.parkAtOnce(t, 1, func(int) message.When { return message.After(8 * time.Second) })
+	if !slow.called.Load() {
+		t.Fatal("nothing was to be taken back, so this tests nothing")
+	}
+	if tickets[0].Parking != message.Parked {
+		t.Errorf("got %+v, want it parked", tickets[0])
+	}
+	b.exactly(t, tickets)
 }
 
 // A restart, or a failover, empties the script cache; a transaction does not fill it.
