@@ -76,8 +76,8 @@ type Config struct {
 	// ShowEvery is how often, at most, one of the bridges renews what the management UI
 	// shows of Redis: how much is parked, and when the next message is due. That is the
 	// name of an empty queue, which goes with the bridge; it takes the configure
-	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes it looks a sixth as often. Defaults to DefaultShowEvery;
-	// ShowNever is never.
+	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
+	// it looks a third as often. Defaults to DefaultShowEvery; ShowNever is never.
 	ShowEvery time.Duration
 	// Window is for how long after it was published an ID is remembered; see
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox

@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// showRest is how many times less often the display looks while nothing changes.
-	showRest = 6
+	// showRest is how many times less often the display looks while nothing changes, and
+	// showWhole how many times less often it then looks at more than the running counts.
+	showRest  = 3
+	showWhole = 30
 	// showLate is how late a message is that is worth mentioning.
 	showLate = 5 * time.Second
 	// showGone bounds what is said to the broker at the end.
@@ -37,6 +39,8 @@ type display struct {
 	ch      *amqp.Channel
 	name    string    // of the queue that is shown; empty is none
 	sight   sight     // the last one
+	counted string    // the running counts before that
+	holds   time.Time // until when the sight holds while these are the same
 	away    time.Time // since when Redis has not answered
 	looked  time.Time // when, the last time
 	next    time.Time // when to look again
@@ -69,6 +73,7 @@ func (d *display) run(ctx context.Context) error {
 		case <-timer.C:
 		case <-d.turn:
 		case <-d.stirred:
+			d.holds = time.Time{}
 			if soon := d.looked.Add(d.b.config.ShowEvery); soon.Before(d.next) {
 				d.next = soon
 			}
@@ -84,8 +89,10 @@ func (d *display) look(ctx context.Context) {
 	every := d.b.config.ShowEvery
 	bounded, cancel := context.WithTimeout(ctx, max(every, time.Second))
 	defer cancel()
-	before := d.sight
-	g, err := d.b.park.Glance(bounded)
+	counted, err := d.b.park.counted(bounded)
+	if err == nil && (counted != d.counted || time.Now().After(d.holds)) {
+		err = d.glance(bounded, counted)
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -93,9 +100,9 @@ func (d *display) look(ctx context.Context) {
 	d.next = d.looked.Add(every)
 	switch {
 	case err == nil:
-		d.sight, d.away = seen(&g), time.Time{}
-		if d.sight == before || !before.known {
-			d.next = time.Now().Add(d.sight.rest(g.Now, every))
+		d.away = time.Time{}
+		if time.Now().Before(d.holds) {
+			d.next = time.Now().Add(min(showRest*every, max(every, time.Until(d.holds))))
 		}
 	case d.away.IsZero():
 		d.away = time.Now()
@@ -107,6 +114,21 @@ func (d *display) look(ctx context.Context) {
 		return
 	}
 	d.said = ""
+}
+
+// glance looks at all that is shown. When nothing has changed since the last time, that
+// holds until the next message is due.
+func (d *display) glance(ctx context.Context, counted string) error {
+	g, err := d.b.park.Glance(ctx)
+	if err != nil {
+		return err
+	}
+	before := d.sight
+	d.sight, d.counted, d.holds = seen(&g), counted, time.Time{}
+	if d.sight == before || !before.known {
+		d.holds = time.Now().Add(d.sight.rest(g.Now, d.b.config.ShowEvery))
+	}
+	return nil
 }
 
 // show has a queue with today's name and no other. It declares the queue even if it
@@ -213,9 +235,9 @@ func seen(g *Glance) sight {
 	return s
 }
 
-// rest is how long nothing will change by itself.
+// rest is how long nothing will change by itself, at most.
 func (s sight) rest(now time.Time, every time.Duration) time.Duration {
-	rest := showRest * every
+	rest := showWhole * every
 	if !s.next.IsZero() {
 		rest = min(rest, s.next.Sub(now)+time.Second)
 	}

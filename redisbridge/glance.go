@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -100,6 +101,26 @@ func (p *Park) glance(ctx context.Context) (g Glance, err error) {
 		g.Shards[i].Alive = slices.Contains(g.Bridges, g.Shards[i].Owner)
 	}
 	return g, nil
+}
+
+// counted returns the running counts of all shards, as a text that changes with them. It
+// costs one command for each.
+func (p *Park) counted(ctx context.Context) (string, error) {
+	all := make([]*redis.MapStringStringCmd, len(p.keys))
+	_, err := p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for n, k := range p.keys {
+			all[n] = pipe.HGetAll(ctx, k.counts())
+		}
+		return nil
+	})
+	if err != nil {
+		return "", classify(err)
+	}
+	var text strings.Builder
+	for _, counts := range all {
+		fmt.Fprintln(&text, counts.Val()) // in the order of the parts
+	}
+	return text.String(), nil
 }
 
 func (p *Park) glanceAt(ctx context.Context, n int) (s ShardGlance, now time.Time, err error) {

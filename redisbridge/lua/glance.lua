@@ -7,22 +7,26 @@
 local now = clock()
 local next_due, late
 
+-- Returns whether it is one that is not overdue.
 local function see(id)
   local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
-  if not stored or not is_waiting(stored) then return end
+  if not stored or not is_waiting(stored) then return false end
   local due = struct.unpack('>I6', stored)
   if due > now then
     next_due = math.min(due, next_due or due)
-  else
-    late = math.min(due, late or due)
+    return true
   end
+  late = math.min(due, late or due)
+  return false
 end
 
 -- The first of a part that is not overdue may come behind others that are: so a few are
 -- looked at.
 local function see_part(key)
   for _, bucket in ipairs(redis.call('ZRANGE', key, 0, 1)) do
-    for _, id in ipairs(redis.call('ZRANGE', bucket_key(key, bucket), 0, 7)) do see(id) end
+    for _, id in ipairs(redis.call('ZRANGE', bucket_key(key, bucket), 0, 7)) do
+      if see(id) then return end -- and all others are due later
+    end
   end
 end
 
