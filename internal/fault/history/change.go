@@ -1,6 +1,9 @@
 package history
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // change is one call of cancel or reschedule and what came of it.
 type change struct {
@@ -70,18 +73,20 @@ func (r *record) sole() *attempt {
 	return found
 }
 
-// mayBeAnother says whether a delivery may be of another message of the ID than the one
-// that c has changed: a bridge that has not heard whether Redis has taken a message out of
-// the inbox parks it again. If the first one was due by then, its ID was free.
-func (r *record) mayBeAnother(e *Event, c *change) bool {
-	return r.inbox && e.Due > 0 && 1000*e.Due <= c.answered
+// several says whether there may have been more than one message of the ID by an instant:
+// a bridge that has not heard whether Redis has taken a message out of the inbox parks it
+// again. If the first one was due by then, its ID was free.
+func (r *record) several(at int64) bool {
+	return r.inbox && slices.ContainsFunc(r.received, func(e Event) bool {
+		return e.Attempt == 0 && e.Due > 0 && 1000*e.Due <= at
+	})
 }
 
 // holds says whether the answer to c leaves no other way than that the order's
 // message was changed.
 func (r *record) holds(c *change) bool {
 	a := r.sole()
-	if a == nil {
+	if a == nil || r.several(c.answered) {
 		return false
 	}
 	switch c.outcome {

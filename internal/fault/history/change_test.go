@@ -78,6 +78,10 @@ func TestGoodChanges(t *testing.T) {
 			throughInbox(r)
 			r.reschedule(1000*due+200, late, history.Rescheduled)
 		}},
+		"one that was due, of two out of the inbox, and it was delivered once more": {closedOrder, func(r *run) {
+			throughInbox(r)
+			r.cancel(1000*due+3_000_000, history.CancelLate).Since = due + 2000
+		}},
 		"one that was due is cancelled, of two out of the inbox": {closedOrder, func(r *run) {
 			throughInbox(r)
 			r.cancel(1000*due+200, history.Cancelled)

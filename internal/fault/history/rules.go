@@ -33,7 +33,7 @@ func (r *record) early() (why []string) {
 		}
 		object(1000*e.Due, "the due time that it carries")
 		moved := r.earliest(e.At)
-		if last := r.last(); last != nil && !r.mayBeAnother(&e, last) {
+		if r.last() != nil {
 			object(moved, "the due time that rescheduling returned")
 			continue
 		}

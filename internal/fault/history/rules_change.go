@@ -39,7 +39,7 @@ func (r *record) untrulyLate(c *change) (why []string) {
 	if early := r.bound(c.answered) - c.answered; early > 0 {
 		why = append(why, fmt.Sprintf("said to be delivered %v before it could be", micros(early)))
 	}
-	if a := r.sole(); a != nil && c.since > 0 && time.UnixMilli(c.since).After(time.UnixMicro(r.received[0].At)) {
+	if a := r.sole(); a != nil && !r.several(c.answered) && c.since > 0 && time.UnixMilli(c.since).After(time.UnixMicro(r.received[0].At)) {
 		why = append(why, "received before it was delivered, as was said")
 	}
 	return why
@@ -50,7 +50,6 @@ func (r *record) defied(c *change) (why []string) {
 	last := r.last()
 	for _, e := range r.received {
 		switch {
-		case r.mayBeAnother(&e, c):
 		case c.outcome == Cancelled:
 			why = append(why, "cancelled, but received by "+e.Who)
 		case c.outcome == Tombstoned:
@@ -89,10 +88,8 @@ func (r *record) wrongCancel() (why []string) {
 	}
 	first, answered := r.firstCall(Cancel), held.answered
 	again := func(until int64) bool {
-		for i := range r.received {
-			if e := &r.received[i]; e.At <= until && r.mayBeAnother(e, held) {
-				return true
-			}
+		if r.several(held.answered) {
+			return true
 		}
 		candidates := r.candidates(until)
 		for _, a := range candidates {
