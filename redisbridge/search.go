@@ -254,7 +254,7 @@ func (s *search) through(ctx context.Context, tier topology.Tier) error {
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	w := &tierWalk{search: s, tier: tier, ch: ch, left: depth, most: most, closed: ch.NotifyClose(make(chan *amqp.Error, 1)), carried: make(chan carried, carriesAtOnce)}
+	w := &tierWalk{search: s, tier: tier, ch: ch, consumers: 1, left: depth, most: most, closed: ch.NotifyClose(make(chan *amqp.Error, 1)), carried: make(chan carried, carriesAtOnce)}
 	err = ch.Qos(most, 0, false)
 	var deliveries <-chan amqp.Delivery
 	if err == nil {
@@ -303,6 +303,9 @@ type tierWalk struct {
 	left   int // of those that were there at the beginning, so many are still to come
 	held   int // unacknowledged
 	none   int // times in a row that there were no more
+
+	consumers int
+	counts    bool // the broker is one that counts how often a message is taken, since 4.3
 
 	carrying int // so many are being parked
 	carried  chan carried
@@ -383,6 +386,9 @@ func (w *tierWalk) take(ctx context.Context, d amqp.Delivery) {
 	w.held++
 	w.none = 0
 	w.Looked++
+	if _, again := d.Headers["x-acquired-count"]; again {
+		w.counts = true
+	}
 	if _, wanted := w.wanted[d.MessageId]; !wanted {
 		return
 	}
@@ -439,6 +445,7 @@ func (w *tierWalk) leave() error {
 	if w.acked >= acksSentOn {
 		w.awaitAcks()
 	}
+	w.giveBack()
 	_ = w.ch.Close()
 	for deadline := time.Now().Add(leaveTimeout); ; {
 		_, consumers, err := w.count(w.tier)
@@ -454,6 +461,19 @@ func (w *tierWalk) leave() error {
 	}
 }
 
+// giveBack gives back what is held, where to close the channel counts as a failed delivery:
+// RabbitMQ 4.3 has that count travel with the message to the queues that it is handed over to,
+// which may have a delivery limit. Before 4.3 what is given back like this is not in order.
+func (w *tierWalk) giveBack() {
+	if !w.counts {
+		return
+	}
+	for n := range w.consumers {
+		_ = w.ch.Cancel(searchTag(n+1), false)
+	}
+	_ = w.ch.Nack(0, true, true)
+}
+
 // awaitAcks returns when the acknowledgements are in the queue, if nothing goes wrong:
 // otherwise its consumer drops what is still there.
 func (w *tierWalk) awaitAcks() {
@@ -466,6 +486,7 @@ func (w *tierWalk) awaitAcks() {
 		if _, err := w.ch.Consume(w.tier.Name, searchTag(n+2), false, false, false, false, nil); err != nil {
 			return
 		}
+		w.consumers++
 	}
 }
 

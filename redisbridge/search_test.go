@@ -244,8 +244,8 @@ func TestEachTierIsSearchedThatCanHoldIt(t *testing.T) {
 	}{
 		{time.Hour, 0},        // which no tier needs to know of
 		{10 * time.Second, 3}, // only what is in the longest
-		{time.Millisecond, 3}, // the rest
-		{2 * time.Second, -1}, // Redis has all of them
+		{5 * time.Second, 3},  // the rest
+		{2 * time.Second, -1}, // Redis has all of them, and none is out yet
 	} {
 		for _, id := range ids {
 			if _, err := b.park.Reschedule(t.Context(), id, message.After(step.to)); err != nil {
@@ -461,5 +461,36 @@ func TestSearchBounds(t *testing.T) {
 		if _, err := b.park.SearchTiers(t.Context(), b.dial(t), []string{"m"}, bounds); err == nil {
 			t.Errorf("%+v is accepted", bounds)
 		}
+	}
+}
+
+// However often a tier is searched, what lies there does not come nearer to the delivery
+// limit of the queue in which it ends, to which RabbitMQ 4.3 hands the count over.
+func TestSearchingIsNoDelivery(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, withLongTier(), servertest.ForTest(t))
+	deliveries, conn := b.deliveries(t), b.dial(t)
+	b.enter(t, b.confirming(t), "m", longTier)
+	if change, err := b.park.Reschedule(t.Context(), "x", message.After(time.Second)); err != nil || change.Outcome != redisbridge.Unknown {
+		t.Fatalf("got %+v, %v; want that it is unknown", change, err)
+	}
+	looked := 0
+	for range 6 {
+		s, err := b.park.SearchTiers(t.Context(), conn, []string{"x"}, redisbridge.SearchBounds{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		looked += s.Looked
+	}
+	if looked < 4 {
+		t.Fatalf("m was seen %d times, so this tests nothing", looked)
+	}
+	select {
+	case d := <-deliveries:
+		if count, _ := d.Headers["x-delivery-count"].(int64); d.MessageId != "m" || count > 1 {
+			t.Errorf("%s comes as delivered %d times, want at most once", d.MessageId, count)
+		}
+	case <-time.After(patience):
+		t.Fatal("m does not come")
 	}
 }
