@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
@@ -30,7 +31,7 @@ const (
 const (
 	// searchPatience is how long a search waits for another one to end.
 	searchPatience = time.Minute
-	searchRetry    = 50 * time.Millisecond
+	searchRetry    = time.Second // at most; RabbitMQ logs each question that it refuses
 	// searchPoll is after how long without a message a search asks whether there are
 	// any. So many times in a row it has to hear that there are none, since what is on
 	// its way here counts as gone.
@@ -201,6 +202,8 @@ func (s *search) lock(ctx context.Context) error {
 		"x-queue-type": "classic", // no other can be exclusive
 		"about":        "No queue for messages: while it is there, 'delaybridge reschedule' looks for messages in the tiers.",
 	}
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = searchPoll, searchRetry
 	for began := time.Now(); ; {
 		ch, err := s.channels.Channel()
 		if err != nil {
@@ -221,7 +224,7 @@ func (s *search) lock(ctx context.Context) error {
 			return err
 		case time.Since(began) > searchPatience:
 			return fmt.Errorf("another search is under way: %w", err)
-		case !pauseFor(ctx, searchRetry):
+		case !pauseFor(ctx, retry.NextBackOff()):
 			return context.Cause(ctx)
 		}
 	}
