@@ -57,7 +57,10 @@ func TestGatherWritesInOrderAndTogether(t *testing.T) {
 		write("and another ")
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		conn.goOn <- nil
+		select {
+		case conn.goOn <- nil:
+		case <-time.After(10 * time.Millisecond): // the last write has been told to go on already
+		}
 		wrote, writes := conn.state()
 		if wrote == want.String() {
 			if writes > 3 {
