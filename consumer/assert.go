@@ -51,14 +51,23 @@ func (r *run) assert(ctx context.Context) error {
 
 // declare makes what nobody else does: the consumer's own queue, and the binding by
 // which retries come back to it.
-func (c *Consumer) declare(ch *amqp.Channel) error {
-	if len(c.config.Bind) > 0 {
-		if err := c.declareOwn(ch); err != nil {
+func (r *run) declare(ch *amqp.Channel) error {
+	if err := r.declareAll(ch); err != nil {
+		r.doubtful.Store(true)
+		return err
+	}
+	r.doubtful.Store(false)
+	return nil
+}
+
+func (r *run) declareAll(ch *amqp.Channel) error {
+	if len(r.config.Bind) > 0 {
+		if err := r.declareOwn(ch); err != nil {
 			return err
 		}
 	}
-	if c.config.Delayer != nil {
-		return c.bindForRetries(ch)
+	if r.config.Delayer != nil {
+		return r.bindForRetries(ch)
 	}
 	return nil
 }
@@ -66,18 +75,18 @@ func (c *Consumer) declare(ch *amqp.Channel) error {
 // declareOwn makes the consumer's own queue and binds it. A message that kills its
 // consumer again and again ends in quarantine, raw; without these arguments the
 // broker would drop it after twenty deliveries (4.x), or go on for ever (3.x).
-func (c *Consumer) declareOwn(ch *amqp.Channel) error {
+func (r *run) declareOwn(ch *amqp.Channel) error {
 	args := amqp.Table{
 		"x-queue-type":           "quorum",
 		"x-delivery-limit":       int64(ownDeliveryLimit),
-		"x-dead-letter-exchange": c.config.Topology.Quarantine(),
+		"x-dead-letter-exchange": r.config.Topology.Quarantine(),
 		"x-dead-letter-strategy": "at-least-once",
 		"x-overflow":             "reject-publish", // at-least-once needs it
 	}
-	if c.config.SingleActive {
+	if r.config.SingleActive {
 		args["x-single-active-consumer"] = true
 	}
-	_, err := ch.QueueDeclare(c.config.Queue, true, false, false, false, args)
+	_, err := ch.QueueDeclare(r.config.Queue, true, false, false, false, args)
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed {
 		return fmt.Errorf("%w: %w", ErrQueueDiffers, err)
@@ -85,12 +94,32 @@ func (c *Consumer) declareOwn(ch *amqp.Channel) error {
 	if err != nil {
 		return broker.Classify(err)
 	}
-	for _, key := range c.config.Bind {
-		if err := ch.QueueBind(c.config.Queue, key, c.config.Topology.ReadyExchange(), false, nil); err != nil {
-			return c.classify(err)
+	for _, key := range r.config.Bind {
+		if err := r.bind(ch, key, r.config.Topology.ReadyExchange()); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// bind binds the queue. After something was missing it makes sure that the binding
+// has an effect: RabbitMQ with Khepri looks an exchange up before it writes the binding
+// (rabbit_db_binding:create), and one that is written while the exchange is being
+// deleted is listed when the exchange is back, but routes nothing, and to bind once more
+// changes nothing (seen with 4.3.6). Another one of the same key, added and taken away,
+// makes both route; to take away the binding itself would leave a gap.
+func (r *run) bind(ch *amqp.Channel, key, exchange string) error {
+	if err := ch.QueueBind(r.config.Queue, key, exchange, false, nil); err != nil {
+		return r.classify(err)
+	}
+	if !r.doubtful.Load() {
+		return nil
+	}
+	renewing := amqp.Table{"x-delaybridge-renewing": true} // tells the two apart
+	if err := ch.QueueBind(r.config.Queue, key, exchange, false, renewing); err != nil {
+		return r.classify(err)
+	}
+	return r.classify(ch.QueueUnbind(r.config.Queue, key, exchange, renewing))
 }
 
 // classify is broker.Classify, but says whose matter a missing queue is.

@@ -98,18 +98,31 @@ func TestReadyExchangeDeletedAndPutBack(t *testing.T) {
 	c.Logger = logger
 	r := start(t, c)
 	b.wantConsumer()
+	// Bound while the exchange is being deleted, as a consumer may, too: see run.bind.
+	binding, bound := b.channel(), make(chan struct{})
+	go func() {
+		defer close(bound)
+		for binding.QueueBind(b.queue, key, b.topology.ReadyExchange(), false, nil) == nil {
+		}
+	}()
 	if err := b.channel().ExchangeDelete(b.topology.ReadyExchange(), false, false); err != nil {
 		t.Fatal(err)
 	}
+	<-bound
 	select {
 	case <-failed:
 	case <-time.After(patience):
 		t.Fatal("the consumer does not say that it cannot bind its queue")
 	}
 	b.apply() // as a bridge does
+	eventually(t, func() error {
+		b.publish(numbered(1)...)
+		if len(r.observations()) == 0 {
+			return errors.New("nothing is routed to the queue")
+		}
+		return nil
+	})
 	b.wantBound(key)
-	b.publish(numbered(1)...)
-	r.observe(1)
 	r.stop()
 }
 

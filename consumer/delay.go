@@ -90,9 +90,9 @@ func (s *session) takeSlot() bool {
 }
 
 // bindForRetries has the queue get what comes back to it, by its name.
-func (c *Consumer) bindForRetries(ch *amqp.Channel) error {
-	exchange := c.config.Topology.RetryExchange()
-	err := c.classify(ch.QueueBind(c.config.Queue, c.config.Queue, exchange, false, nil))
+func (r *run) bindForRetries(ch *amqp.Channel) error {
+	exchange := r.config.Topology.RetryExchange()
+	err := r.bind(ch, r.config.Queue, exchange)
 	if errors.Is(err, broker.ErrForbidden) {
 		return fmt.Errorf("bind the queue to %s for its retries, which takes write permission for the queue and read permission for the exchange: %w", exchange, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -76,6 +77,7 @@ type run struct {
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
 	order     order                   // of the messages in hand that have a key
 	publisher *broker.Publisher       // to quarantine
+	doubtful  atomic.Bool             // whether something was missing, and so bindings may have no effect
 	// background is what asserts the queue and gives back deliveries; the end of the
 	// connection ends it.
 	background sync.WaitGroup

@@ -77,6 +77,7 @@ func (s *session) open() error {
 		{t.Quarantine(), amqp.ExchangeFanout}, {t.ReadyExchange(), amqp.ExchangeTopic},
 	} {
 		if err := s.ch.ExchangeDeclarePassive(exchange.name, exchange.kind, true, false, false, false, nil); err != nil {
+			s.doubtful.Store(true)
 			return broker.Classify(err)
 		}
 	}

@@ -51,6 +51,9 @@ func ForTest(t testing.TB) Env {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 		defer cancel()
+		if t.Failed() {
+			t.Log(env.left(ctx))
+		}
 		if err := env.deleteVHost(ctx); err != nil {
 			t.Error(err)
 		}
@@ -138,6 +141,23 @@ func (e Env) createVHost(ctx context.Context) error {
 	return e.manage(ctx, http.MethodPut,
 		"/api/permissions/"+e.VHost+"/"+url.PathEscape(u.User.Username()),
 		`{"configure":".*","write":".*","read":".*"}`)
+}
+
+// left says what a failed test leaves in its virtual host.
+func (e Env) left(ctx context.Context) string {
+	var b strings.Builder
+	for _, part := range []struct{ title, path string }{
+		{"queues", "queues/" + e.VHost + "?disable_stats=true&enable_queue_totals=true&columns=name,type,messages_ready,messages_unacknowledged"},
+		{"bindings", "bindings/" + e.VHost + "?columns=source,destination,routing_key,arguments"},
+	} {
+		answer, err := servers.Manage(ctx, e.ManagementURL, http.MethodGet, "/api/"+part.path, "")
+		if err != nil {
+			fmt.Fprintf(&b, "%s are unknown: %v\n", part.title, err)
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", part.title, answer)
+	}
+	return b.String()
 }
 
 // deleteVHost removes the virtual host where that takes no minutes.
