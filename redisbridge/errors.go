@@ -51,6 +51,9 @@ func classify(err error) error {
 }
 
 func classifyAnswer(err error, text string) error {
+	if beginsWith(text, "ERR Error compiling script") {
+		return fmt.Errorf("%w: Redis is too old for the scripts: use Redis 7, Valkey 8, or a newer one: %w", ErrConfiguration, err)
+	}
 	if isMistake(text) {
 		err = fmt.Errorf("%w: %w", ErrConfiguration, err)
 		if !strings.Contains(text, duringScript) {

@@ -52,6 +52,7 @@ func TestWhatAnErrorOfRedisMeans(t *testing.T) {
 		"password":                {err: answer("WRONGPASS invalid username-password pair or user is disabled."), want: []error{redisbridge.ErrConfiguration}},
 		"permission":              {err: answer("NOPERM this user has no permissions to run the 'evalsha' command"), want: []error{redisbridge.ErrConfiguration}},
 		"permission, in a script": {err: answer("NOPERM The user executing the script can't access a key" + during), want: []error{redisbridge.ErrConfiguration, redisbridge.ErrUnconfirmed}},
+		"too old":                 {err: answer("ERR Error compiling script (new function): user_script:14: '=' expected near 'claimed' "), want: []error{redisbridge.ErrConfiguration}},
 		"another type":            {err: answer("WRONGTYPE Operation against a key holding the wrong kind of value" + during), want: []error{redisbridge.ErrUnconfirmed}},
 		"killed script":           {err: answer("ERR Error running script: Script killed by user with SCRIPT KILL..."), want: []error{redisbridge.ErrUnconfirmed}},
 		"no pool":                 {err: redis.ErrPoolTimeout, want: []error{redisbridge.ErrUnreachable}},
