@@ -125,7 +125,9 @@ func (d *tiered) all(t *testing.T, moved map[string]time.Time) {
 		if before != "" && got[0].Before(d.times(before)[0]) {
 			t.Errorf("%s came %v before %s", id, d.times(before)[0].Sub(got[0]), before)
 		}
-		if late := got[0].Sub(d.due[id]); late > 1500*time.Millisecond {
+		// A search may hold it for that long; the rest is for a machine that has other things
+		// to do. What waits behind one that is due later shows in the order.
+		if late := got[0].Sub(d.due[id]); late > redisbridge.DefaultSearchTime+8*time.Second {
 			t.Errorf("%s stayed in its tier, and came %v late", id, late)
 		}
 		before = id
