@@ -14,7 +14,8 @@ import (
 // A Glance is what Redis has at an instant, for those who look again and again: it costs
 // one command per shard and one more, however much is parked.
 type Glance struct {
-	// Now is Redis' clock.
+	// Now is Redis' clock, that of the node of shard 0 in a cluster. What is next and what
+	// is overdue is judged by it.
 	Now    time.Time
 	Shards []ShardGlance
 	// Bridges are the IDs of those that are alive, sorted.
@@ -83,12 +84,9 @@ func (p *Park) glance(ctx context.Context) (g Glance, err error) {
 		return Glance{}, err
 	}
 	for n := range p.keys {
-		shard, now, err := p.glanceAt(ctx, n)
-		if err != nil {
+		var shard ShardGlance
+		if shard, g.Now, err = p.glanceAt(ctx, n, g.Now); err != nil {
 			return Glance{}, fmt.Errorf("shard %d: %w", n, err)
-		}
-		if n == 0 {
-			g.Now = now
 		}
 		g.Shards = append(g.Shards, shard)
 	}
@@ -123,10 +121,15 @@ func (p *Park) counted(ctx context.Context) (string, error) {
 	return text.String(), nil
 }
 
-func (p *Park) glanceAt(ctx context.Context, n int) (s ShardGlance, now time.Time, err error) {
+// glanceAt goes by the instant at, or by Redis' clock if that is zero, and returns by which.
+func (p *Park) glanceAt(ctx context.Context, n int, at time.Time) (s ShardGlance, now time.Time, err error) {
 	k := p.keys[n]
+	var judgedBy []any
+	if !at.IsZero() {
+		judgedBy = append(judgedBy, at.UnixMilli())
+	}
 	answer, err := p.scripts.glance.Run(ctx, p.config.Client,
-		[]string{k.schedule, k.state, k.claimed, k.envelopes, k.kept}).Slice()
+		[]string{k.schedule, k.state, k.claimed, k.envelopes, k.kept}, judgedBy...).Slice()
 	if err != nil {
 		return ShardGlance{}, time.Time{}, classify(err)
 	}

@@ -1,10 +1,15 @@
 package redisbridge_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -91,6 +96,50 @@ func TestGlance(t *testing.T) {
 	}
 	if len(g.Bridges) != 1 || g.Shards[0].Owner != g.Bridges[0] || !g.Shards[0].Alive || !g.OldestLate().IsZero() || !g.NextDue().Equal(tickets[2].Due) {
 		t.Errorf("with a bridge: got %+v, want %v to be next", g, tickets[2].Due)
+	}
+}
+
+// onceAnswered does something after the first script of a client.
+type onceAnswered struct {
+	once sync.Once
+	do   func()
+}
+
+func (o *onceAnswered) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (o *onceAnswered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if strings.HasPrefix(cmd.Name(), "eval") && err == nil {
+			o.once.Do(o.do)
+		}
+		return err
+	}
+}
+
+func (o *onceAnswered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// What becomes due between the looks at two shards is due later, in all that is said of it.
+func TestGlanceIsOfOneInstant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	id := "m"
+	for redisbridge.ShardIn(b.topology, id) == 0 {
+		id += "m"
+	}
+	due := b.parkOne(t, id, message.After(3*time.Second))
+	b.client.AddHook(&onceAnswered{do: func() { <-time.After(time.Until(due) + 100*time.Millisecond) }})
+	g, err := b.park.Glance(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !g.Now.Before(due) {
+		t.Fatalf("looked at %v, after what is due at %v", g.Now, due)
+	}
+	if !g.OldestLate().IsZero() || !g.NextDue().Equal(due) {
+		t.Errorf("at %v: late since %v, next due %v, want %v", g.Now, g.OldestLate(), g.NextDue(), due)
 	}
 }
 

@@ -1,10 +1,11 @@
 -- Says how much a shard has, and what is next. Writes nothing.
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes (lib.lua), 5 kept
--- Returns this clock in Unix ms, the owner or '', the number of claimed messages, when the
+-- ARGV: 1 the instant that it is judged by in Unix ms, without which it is this clock's
+-- Returns that instant, the owner or '', the number of claimed messages, when the
 -- next message is due and since when the oldest one is overdue that the shard has, in Unix
 -- ms or -1, and then part and number of messages of each part. O(log N) per part.
-local now = clock()
+local now = tonumber(ARGV[1]) or clock()
 local next_due, late
 
 -- Returns whether it is one that is not overdue.

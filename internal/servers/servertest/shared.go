@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -48,6 +49,7 @@ var shared sharedServers
 // Main is for TestMain: it runs the tests, stops the servers that they shared,
 // and fails when a goroutine is left, but for those that leaks name. It does not return.
 func Main(m *testing.M, leaks ...goleak.Option) {
+	logging.Disable() // tests take Redis away, and thousands of lines would hide what one of them says
 	code := m.Run()
 	ctx := context.Background()
 	if err := errors.Join(shared.stop(ctx), shared.postgreSQL.stop(ctx), shared.mariaDB.stop(ctx)); err != nil {
