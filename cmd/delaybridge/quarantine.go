@@ -87,7 +87,8 @@ func newQuarantineReplayCommand(a *app) *cobra.Command {
 		Short: "Have messages handled again, and take them out once the broker has confirmed that",
 		Long: `Sends messages to the queue they come from, and to no other, or with --to ready to
 the ready exchange, and so to every queue that is bound for their routing key. What
-comes from no queue goes there in any case. Attempts count anew; the history stays.
+comes from no queue goes there in any case, but for what expired in the inbox while no
+bridge was there: that is delayed again. Attempts count anew; the history stays.
 
 A message leaves quarantine once the broker has confirmed its copy. If this is killed
 in between, the message is in both places: handled twice perhaps, never lost. Exits

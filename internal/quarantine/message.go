@@ -18,6 +18,8 @@ type Message struct {
 	Error string    // why it is here
 	Stack string    // of the handler's panic
 	Since time.Time // zero where nobody has noted it
+
+	expired bool // in the inbox, before a bridge has read when it is due
 }
 
 // read returns the message of a delivery from quarantine. One that a consumer or a
@@ -50,9 +52,13 @@ func (m *Message) readDeath(t *topology.Topology, headers amqp.Table) {
 	m.Error = fmt.Sprintf("dead-lettered by the broker from queue %s: %s", queue, reason)
 	m.Since, _ = death["time"].(time.Time)
 	m.Journey.Queue = queue
-	if exchange, ok := death["exchange"].(string); ok && m.Entry == "" && queue == t.Inbox() {
+	if queue != t.Inbox() {
+		return
+	}
+	if exchange, ok := death["exchange"].(string); ok && m.Entry == "" {
 		m.Entry = t.EntryOf(exchange)
 	}
+	m.expired = reason == "expired"
 }
 
 // isOurs reports whether a queue belongs to the bridge, so that nothing is to come

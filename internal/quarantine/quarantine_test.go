@@ -340,6 +340,32 @@ func TestReplayToTheReadyExchange(t *testing.T) {
 	w.drain("orders", 1)
 }
 
+// A message that has expired in the inbox while no bridge was there is not due yet: it
+// begins anew, without the expiration, in the entry that it came through.
+func TestReplayOfWhatExpiredInTheInbox(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	for _, entry := range []string{"", "orders"} {
+		w.publish(w.topology.EntryExchangeOf(entry), "order.unpaid", amqp.Publishing{
+			MessageId: "in " + entry, Expiration: "1", Headers: amqp.Table{"x-delay": int32(3_600_001)},
+		})
+	}
+	w.wantHeld(w.topology.Quarantine(), 2)
+	got := w.replay(quarantine.Filter{}, quarantine.ToQueue)
+	for _, entry := range []string{"", "orders"} {
+		if to := w.topology.EntryExchangeOf(entry); got["in "+entry].To != to {
+			t.Errorf("entry %q: got %+v, want it in %s", entry, got["in "+entry], to)
+		}
+	}
+	for _, d := range w.drain(w.topology.Inbox(), 2) {
+		m := message.FromDelivery(&d)
+		if d.Expiration != "" || m.Expiration != "1" || d.Headers["x-delay"] != int32(3_600_001) || d.RoutingKey != "order.unpaid" {
+			t.Errorf("got %+v", d)
+		}
+	}
+	w.wantHeld(w.topology.Quarantine(), 0)
+}
+
 // What cannot go anywhere stays, and holds nothing else up.
 func TestReplayLeavesWhatItCannotSend(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,9 @@ type Target int
 // The targets.
 const (
 	// ToQueue is the queue that the message comes from, and no other; where it comes
-	// from none, as a message that the intake could not read, it is ToReady.
+	// from none, as a message that the intake could not read, it is ToReady. One that has
+	// expired in the inbox goes to its entry exchange, so that it is delayed: at once
+	// would be early.
 	ToQueue Target = iota
 	// ToReady is the ready exchange, and so every queue that is bound for it.
 	ToReady
@@ -141,12 +143,15 @@ func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoi
 	journey := message.Journey{Due: m.Journey.Due, Path: message.PathReplay, Version: m.Journey.Version, Step: m.Journey.Step}
 	to := destination{exchange: r.topology.ReadyExchangeOf(m.Entry)}
 	key := m.RoutingKey
-	if r.to == ToQueue && m.Journey.Queue != "" {
+	switch {
+	case r.to == ToQueue && m.expired:
+		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: message.PathReplay}
+	case r.to == ToQueue && m.Journey.Queue != "":
 		to = destination{r.topology.RetryExchange(), m.Journey.Queue}
 		key = to.queue
 		again.Journey.Replayed(now)
 		again = again.Retry()
-	} else {
+	default:
 		journey.Published = m.Journey.Published
 	}
 	return to, broker.Outgoing{Exchange: to.exchange, RoutingKey: key, Mandatory: true, Publishing: again.Publishing(journey)}
