@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 )
 
 // lockTimeout is how many seconds one process waits for another one's scripts.
@@ -34,6 +36,9 @@ func MySQL(ctx context.Context, db *sql.DB, component string, files fs.FS) error
 // SQLite brings a component up to date in an SQLite file. Any number of processes
 // may call it at once.
 func SQLite(ctx context.Context, db *sql.DB, component string, files fs.FS) error {
+	if err := sqltx.ConnectSQLite(ctx, db); err != nil {
+		return err
+	}
 	return on(ctx, db, component, files, func(conn *sql.Conn) (func(context.Context, error) error, error) {
 		// With the write lock from the beginning, since it reads before it writes.
 		if _, err := conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {

@@ -61,7 +61,7 @@ func (l *Ledger) Once(ctx context.Context, key string, effect func(ctx context.C
 		}
 		return effect(WithTx(ctx, tx))
 	})
-	if !first && busy(err) && !errors.Is(err, ledger.ErrBusy) { // already as the transaction began
+	if !first && sqltx.SQLiteBusy(err) && !errors.Is(err, ledger.ErrBusy) { // already as the transaction began
 		err = fmt.Errorf("ledger: %w: %w", ledger.ErrBusy, err)
 	}
 	return first && err == nil, err
@@ -83,21 +83,10 @@ func (l *Ledger) Mark(ctx context.Context, tx *sql.Tx, key string) (first bool, 
 			return n == 1, nil
 		}
 	}
-	if busy(err) {
+	if sqltx.SQLiteBusy(err) {
 		err = fmt.Errorf("%w: %w", ledger.ErrBusy, err)
 	}
 	return false, fmt.Errorf("ledger: mark %q: %w", key, err)
-}
-
-// busy reports whether somebody else had the write lock for too long, as far as the
-// driver's errors have SQLite's result code.
-func busy(err error) bool {
-	const code, mask = 5, 0xff // SQLITE_BUSY and its extensions
-	refusal, ok := errors.AsType[interface {
-		error
-		Code() int
-	}](err)
-	return ok && refusal.Code()&mask == code
 }
 
 // lot is how many marks one transaction forgets, so that none is long.

@@ -84,17 +84,19 @@ func TestProcessesAreKilled(t *testing.T) {
 
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	var all sync.WaitGroup
-	for range 10 {
-		db := open(t, path)
-		all.Go(func() {
-			if err := sqlite.New(db).Migrate(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+	for range 30 { // new files, some of which SQLite is not ready to share at first
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		var all sync.WaitGroup
+		for range 10 {
+			db := open(t, path)
+			all.Go(func() {
+				if err := sqlite.New(db).Migrate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
 }
 
 // What waits for longer than the busy timeout is told that the ledger is busy,

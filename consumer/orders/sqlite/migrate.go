@@ -19,6 +19,9 @@ func migrations() []string { return []string{version1} }
 // migrate brings the file up to date. Two processes may do so at once: the
 // transaction takes the write lock before it reads the version.
 func migrate(ctx context.Context, db *sql.DB) error {
+	if err := sqltx.ConnectSQLite(ctx, db); err != nil {
+		return err
+	}
 	scripts := migrations()
 	return sqltx.Run(ctx, db, nil, func(tx *sql.Tx) error {
 		var version int

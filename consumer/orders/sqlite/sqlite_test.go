@@ -103,21 +103,23 @@ func TestOpenKeepsWhatIsThere(t *testing.T) {
 
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "orders.db")
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() {
-			s, err := sqlite.Open(t.Context(), path)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if err := s.Shutdown(); err != nil {
-				t.Error(err)
-			}
-		})
+	for range 30 { // new files, some of which SQLite is not ready to share at first
+		path := filepath.Join(t.TempDir(), "orders.db")
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				s, err := sqlite.Open(t.Context(), path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Shutdown(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 }
 
 const shared = 100 // orders that two processes decide
