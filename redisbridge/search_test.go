@@ -20,8 +20,9 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// longTier is the TTL of the tier in which the messages of these tests wait.
-const longTier = 6 * time.Second
+// longTier is the TTL of the tier in which the messages of these tests wait: long enough for a
+// slow machine to search it before they are out.
+const longTier = 15 * time.Second
 
 func withLongTier() topology.Config {
 	return topology.Config{Tiers: []time.Duration{500 * time.Millisecond, time.Second, longTier}, Lead: time.Second, Shards: 2}
@@ -116,7 +117,7 @@ func (d *tiered) all(t *testing.T, moved map[string]time.Time) {
 			}
 			// Found at the last moment, after other searches, it may come as late.
 			over, _ := d.searched.Load(id)
-			if at, _ := over.(time.Time); at.Before(d.sent[id].Add(-time.Second)) && got[0].After(d.sent[id]) {
+			if at, _ := over.(time.Time); at.Before(d.sent[id].Add(-longTier/3)) && got[0].After(d.sent[id]) {
 				t.Errorf("%s was brought forward, and came no earlier than without that, %v late", id, got[0].Sub(due))
 			}
 			continue
@@ -215,7 +216,7 @@ func TestManyAreBroughtForwardAtOnce(t *testing.T) {
 	}
 	moved, ids := map[string]time.Time{}, []string{}
 	for i, id := range d.ids {
-		if i%3 > 0 && time.Until(d.sent[id]) > 4*time.Second {
+		if i%3 > 0 && time.Until(d.sent[id]) > longTier*2/3 {
 			moved[id] = d.move(t, id, message.After(time.Second))
 			ids = append(ids, id)
 		}
@@ -233,14 +234,14 @@ func TestManyAreBroughtForwardAtOnce(t *testing.T) {
 func TestEachTierIsSearchedThatCanHoldIt(t *testing.T) {
 	t.Parallel()
 	c := withEntries(withLongTier(), amqp.ExchangeDirect, amqp.ExchangeFanout)
-	c.Tiers = append(c.Tiers, 20*time.Second)
+	c.Tiers = append(c.Tiers, 2*longTier)
 	b := newBenchAt(t, c, servertest.ForTest(t))
 	b.run(t, nil)
 	out, ch := &outlets{byID: map[string][]outcome{}}, b.confirming(t)
 	out.hear(t, b, b.topology, "", amqp.ExchangeDirect, amqp.ExchangeFanout)
 	want, ids := map[string]string{}, []string{}
 	for _, entry := range []string{"", amqp.ExchangeDirect, amqp.ExchangeFanout} {
-		for _, tier := range []time.Duration{longTier, 20 * time.Second} {
+		for _, tier := range []time.Duration{longTier, 2 * longTier} {
 			id := fmt.Sprintf("%s-%v", entry, tier)
 			want[id], ids = entry, append(ids, id)
 			confirmation, err := ch.PublishWithDeferredConfirm(b.topology.EntryExchangeOf(entry), entryKey, true, false, amqp.Publishing{
@@ -258,8 +259,8 @@ func TestEachTierIsSearchedThatCanHoldIt(t *testing.T) {
 		found int
 	}{
 		{time.Hour, 0},        // which no tier needs to know of
-		{10 * time.Second, 3}, // only what is in the longest
-		{5 * time.Second, 3},  // the rest
+		{20 * time.Second, 3}, // only what is in the longest
+		{8 * time.Second, 3},  // the rest
 		{2 * time.Second, -1}, // Redis has all of them, and none is out yet
 	} {
 		for _, id := range ids {
@@ -358,7 +359,10 @@ func TestSearchWhileTheMessageExpires(t *testing.T) {
 		waitUntil(t, time.Now().Add(30*time.Millisecond))
 	}
 	all.Wait()
-	d.parkOne(t, "last", message.After(3*time.Second))
+	for _, id := range d.ids {
+		until(t, id+" is handled", func() bool { return len(d.times(id)) > 0 })
+	}
+	d.parkOne(t, "last", message.After(3*time.Second)) // what should not come has come by then
 	until(t, "last", func() bool { return len(d.times("last")) == 1 })
 	for i, id := range d.ids {
 		got := d.times(id)
