@@ -132,7 +132,7 @@ func TestQueueDeletedWhileItIsBeingBound(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.config(acknowledge)
-	for i := range 1000 {
+	for i := range 300 {
 		c.Bind = append(c.Bind, fmt.Sprintf("%s.%d", key, i))
 	}
 	logger, interrupted := listenFor("consuming was interrupted")

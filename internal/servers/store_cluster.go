@@ -14,8 +14,8 @@ const slotsInAll = 16384
 // startCluster starts three masters, which share the hash slots.
 func (s *Store) startCluster(ctx context.Context, c Config) error {
 	m := member{file: "redis.conf", ports: 2, more: func(ports []int) string {
-		// A node that is silent for two seconds counts as down; the default is 15.
-		return fmt.Sprintf("cluster-enabled yes\ncluster-port %d\ncluster-node-timeout 2000\n", ports[1])
+		// A node that is silent for five seconds counts as down; the default is 15.
+		return fmt.Sprintf("cluster-enabled yes\ncluster-port %d\ncluster-node-timeout 5000\n", ports[1])
 	}}
 	for i := range clusterSize {
 		r, err := c.newMember(ctx, m)
