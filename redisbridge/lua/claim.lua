@@ -116,6 +116,7 @@ turn = string.format('%.0f', (tonumber(state[3]) or 0) + 1)
 local chunk = 64
 
 local taken = {} -- instants and IDs that are not in the claimed set yet
+local mine = {} -- the version of each ID that this call claims
 
 local function forget_taken(c)
   if #c.gone > 0 then
@@ -132,7 +133,7 @@ end
 -- (lot_plain.go), which is the one that c has come to.
 local function put_right(c, due)
   local at, part = due - c.lead, string.format('%.0f', c.lead)
-  local claimed = redis.call('ZSCORE', KEYS[3], c.id) or redis.call('ZSCORE', KEYS[5], c.id)
+  local claimed = mine[c.id] or redis.call('ZSCORE', KEYS[3], c.id) or redis.call('ZSCORE', KEYS[5], c.id)
   if not claimed then
     local notes = {}
     schedule_note(notes, part, at, c.id)
@@ -141,6 +142,13 @@ local function put_right(c, due)
   if claimed or math.floor(at / bucket_ms) * bucket_ms ~= c.start then
     schedule_remove(KEYS[1], part, c.at, c.id)
   end
+end
+
+-- Whether the message that c has come to is on its way already: put_right may have given it
+-- a second entry, in another lane.
+local function is_under_way(c, version)
+  local claimed = c.claimed[c.taken + 1]
+  return mine[c.id] == version or c.kept[c.taken + 1] or (claimed and version_in(claimed) == version)
 end
 
 -- Moves the cursor on; c.id is nil at the end.
@@ -161,6 +169,11 @@ local function advance(c)
         return
       end
       redis.call('ZREM', c.key, bucket)
+    else
+      local ids = {}
+      for i = 1, #c.list, 2 do ids[#ids + 1] = c.list[i] end
+      c.claimed = redis.call('ZMSCORE', KEYS[3], unpack(ids))
+      c.kept = redis.call('ZMSCORE', KEYS[5], unpack(ids))
     end
   end
   c.id, c.at = c.list[2 * c.taken + 1], c.start + c.list[2 * c.taken + 2]
@@ -201,7 +214,8 @@ while room > 0 and bytes > 0 do
     else
       first.gone[#first.gone + 1] = first.id
     end
-    if stored and due == first.due and not redis.call('ZSCORE', KEYS[5], first.id) then
+    if stored and due == first.due and not is_under_way(first, version) then
+      mine[first.id] = version
       local n = #taken
       taken[n + 1], taken[n + 2] = score(first.at, version), first.id
       n = #found

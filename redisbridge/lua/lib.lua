@@ -114,6 +114,11 @@ local function score(at, version)
   return at + version / 1024
 end
 
+-- The version in such a score, as a command returns it.
+local function version_in(score)
+  return tonumber(score) % 1 * 1024
+end
+
 -- Where a message belongs that is due at an instant and was parked at another:
 -- the instant of its promotion, and the part. The TTLs of the lanes are in ttls,
 -- longest first, from index first on.
