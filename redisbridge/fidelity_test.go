@@ -61,7 +61,7 @@ func foreigners(user string) map[string]foreign {
 	}
 	for name, value := range map[string]any{
 		"true": true, "false": false, "int8": int8(-128), "byte": byte(255), "int16": int16(-1 << 15), "uint16": uint16(1<<16 - 1),
-		"int32": int32(-1 << 31), "uint32": uint32(1<<32 - 1), "int64": int64(math.MinInt64), "wire type L": wiretest.Long(1 << 52),
+		"int32": int32(-1 << 31), "uint32": uint32(1<<32 - 1), "int64": int64(math.MinInt64), "wire type L": wiretest.Long(1 << 47),
 		"float": float32(1.1), "smallest float": math.Float32frombits(1), "double": math.Pi, "largest double": math.MaxFloat64, "negative zero": math.Copysign(0, -1),
 		"decimal": amqp.Decimal{Scale: 2, Value: 314}, "negative decimal": amqp.Decimal{Scale: 255, Value: -1}, "text": "t", "empty text": "", "unicode": "déjà vu ☃ 🐰",
 		"text without UTF-8": "\xff\xfe\x00", "bytes": allBytes, "no bytes": []byte{}, "time": time.Unix(1_600_000_000, 0), "time 0": time.Unix(0, 0), "void": nil,

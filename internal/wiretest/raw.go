@@ -13,9 +13,11 @@ import (
 // cannot. It is sent as one of type l by clients that are not of [Dial].
 type Long int64
 
-// mark stands for an integer that is to be sent as a Long: one that no test sends
-// otherwise.
-const mark = int64(0x5a) << 56
+// mark is what an integer begins with that is to be sent as a Long, of less than 2^48: long
+// enough not to turn up among arbitrary messages by chance.
+const mark = int64(0x5aa5) << markAt
+
+const markAt = 48
 
 // Prepared returns headers that amqp091-go can send, and over a connection of
 // [Dial] sends as the ones given. Only what is not nested is looked at.
@@ -33,14 +35,15 @@ func Prepared(headers amqp.Table) amqp.Table {
 // Dial connects a client that sends what amqp091-go cannot.
 func Dial(url string) (*amqp.Connection, error) {
 	return dialRewriting(url, func(b []byte) {
-		tagged := append([]byte{'l'}, byte(mark>>56))
+		tagged := binary.BigEndian.AppendUint64([]byte{'l'}, uint64(mark))[:1+8-markAt/8]
 		for from := 0; ; {
 			i := bytes.Index(b[from:], tagged)
 			if i < 0 {
 				return
 			}
-			b[from+i], b[from+i+1] = 'L', 0
-			from += i + 2
+			b[from+i] = 'L'
+			clear(b[from+i+1 : from+i+len(tagged)])
+			from += i + len(tagged)
 		}
 	})
 }
