@@ -219,13 +219,17 @@ func (i *installation) examine(t *testing.T, c doctor.Config, checks ...string) 
 	return report
 }
 
-// has waits until a check finds something, of a subject with that in its name. The
-// finding must say what it means, and what to do.
-func (i *installation) has(t *testing.T, check, code, subject string) doctor.Finding {
+// has waits until a check finds something, of a subject with that in its name, and
+// says that of it: what the broker tells becomes complete bit by bit. The finding must
+// say what it means, and what to do.
+func (i *installation) has(t *testing.T, check, code, subject string, says ...string) doctor.Finding {
 	t.Helper()
 	var found doctor.Finding
-	i.until(t, code+" of "+subject, check, func(r doctor.Report) bool {
-		at := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Code == code && strings.Contains(f.Subject, subject) })
+	i.until(t, strings.Join(append([]string{code, subject}, says...), ", "), check, func(r doctor.Report) bool {
+		at := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool {
+			return f.Code == code && strings.Contains(f.Subject, subject) &&
+				!slices.ContainsFunc(says, func(part string) bool { return !strings.Contains(f.Found, part) })
+		})
 		if at < 0 {
 			return false
 		}
