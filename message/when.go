@@ -11,8 +11,9 @@ const MaxDelay = 10 * 365 * 24 * time.Hour
 // When says when a message is to be delivered: after a delay, at an instant,
 // or, as the zero value, at once. Make one with [After] or [At].
 //
-// A relative When is measured by a server's clock from the moment the server
-// has the message, so a publisher whose clock is wrong delivers on time.
+// A relative When is measured by a server's clock, in whole milliseconds, from the
+// moment the server has the message, or up to half a second earlier, when it was
+// published; so a publisher whose clock is wrong delivers on time.
 type When struct {
 	absolute bool
 	ms       int64 // a delay, or Unix time

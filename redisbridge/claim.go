@@ -92,21 +92,17 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 	return c, r.err
 }
 
-const (
-	// clockWidth is how far apart, in ms, the bounds of Redis' clock may be where
-	// a TTL depends on it: a message is late by that at worst.
-	clockWidth = 4
-	// clockEvery is how often a Redis that answers slowly is asked nevertheless.
-	clockEvery = clockWindow / 4
-)
+// clockEvery is how often, at most, Redis is asked for its clock alone. Most answers
+// wait for the disk, or for what Redis is about; now and then one does not.
+const clockEvery = 100 * time.Millisecond
 
-// readClock asks Redis for its clock where the answers of late leave it too
-// open: there were none, or they took long, or this process stood still.
+// readClock asks Redis for its clock where the answers of late do not tell the
+// millisecond: by how much they leave it open, messages are late.
 func (s *shard) readClock(ctx context.Context) error {
 	for range 3 {
 		asked := time.Now()
 		least, most, known := s.clock.bounds(asked)
-		if known && (most-least <= clockWidth || asked.Sub(s.read) < clockEvery) {
+		if known && (most == least || asked.Sub(s.read) < clockEvery) {
 			return nil
 		}
 		s.read = asked

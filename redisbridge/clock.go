@@ -6,9 +6,8 @@ import (
 )
 
 const (
-	// clockWindow is how long a sample of Redis' clock counts, at least; it
-	// counts for up to two windows.
-	clockWindow = time.Second
+	// clockAge is how long after the last reading of Redis' clock it counts as known.
+	clockAge = 2 * time.Second
 	// clockDrift is how fast two clocks may part: one of them being slewed by as
 	// much as adjtimex(2) allows.
 	clockDrift = 500e-6
@@ -20,59 +19,54 @@ const (
 // much more than the last. Only time that has passed here is counted: what this
 // machine's clock shows plays no part.
 type serverClock struct {
-	mu          sync.Mutex
-	origin      time.Time
-	now, before samples
-}
-
-// samples are the best ones of a window. The difference is that between Redis'
-// clock when it was read and this process' when the reading was asked for,
-// which is never less than the true one, or when it was heard, never more.
-type samples struct {
-	began       time.Time
-	most, least time.Duration
+	mu     sync.Mutex
+	origin time.Time
+	// The difference between Redis' clock and the time that has passed since origin is
+	// between these at the instant heard, and farther from them by the drift at any other.
+	least, most time.Duration
+	heard       time.Time
 }
 
 func newServerClock() *serverClock { return &serverClock{origin: time.Now()} }
 
-// learn takes a reading, in Unix microseconds.
+// learn takes a reading, in Unix microseconds. Compared to when it was asked for, the
+// difference is never less than the true one; compared to when it was heard, never more.
 func (c *serverClock) learn(asked, heard time.Time, readUS int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	read := time.Duration(readUS) * time.Microsecond // rounded down
-	most, least := read+time.Microsecond-asked.Sub(c.origin), read-heard.Sub(c.origin)
-	if asked.Sub(c.now.began) > clockWindow {
-		c.before, c.now = c.now, samples{asked, most, least}
-		return
+	drift := driftIn(heard.Sub(asked))
+	least, most := read-heard.Sub(c.origin)-drift, read+time.Microsecond-asked.Sub(c.origin)+drift
+	if heard.Sub(c.heard) <= clockAge {
+		before := driftIn(heard.Sub(c.heard))
+		// If both cannot be true, Redis' clock was set.
+		if c.least-before <= most && least <= c.most+before {
+			least, most = max(least, c.least-before), min(most, c.most+before)
+		}
 	}
-	c.now.most, c.now.least = min(most, c.now.most), max(least, c.now.least)
+	c.least, c.most, c.heard = least, most, heard
 }
 
-// forget drops all samples: another server, with another clock, may answer next.
+func driftIn(d time.Duration) time.Duration {
+	return time.Duration(float64(d.Abs())*clockDrift) + 1
+}
+
+// forget drops what is known: another server, with another clock, may answer next.
 func (c *serverClock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now, c.before = samples{}, samples{}
+	c.heard = time.Time{}
 }
 
-// bounds returns the Unix milliseconds between which Redis' clock was at t, and
-// false where there is no fresh sample.
+// bounds returns the Unix milliseconds that Redis' clock has shown at t, at least and
+// at most, and false where it was not read of late.
 func (c *serverClock) bounds(t time.Time) (least, most int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	passed := t.Sub(c.origin)
-	for _, s := range []samples{c.now, c.before} {
-		age := t.Sub(s.began)
-		if age > 2*clockWindow {
-			continue
-		}
-		drift := time.Duration(float64(age.Abs())*clockDrift) + 1
-		low := (s.least - drift + passed).Milliseconds()
-		high := (s.most + drift + passed + time.Millisecond - 1).Milliseconds()
-		if known {
-			low, high = max(low, least), min(high, most)
-		}
-		least, most, known = low, high, true
+	age := t.Sub(c.heard)
+	if age > clockAge {
+		return 0, 0, false
 	}
-	return least, most, known
+	drift, passed := driftIn(age), t.Sub(c.origin)
+	return (c.least - drift + passed).Milliseconds(), (c.most + drift + passed).Milliseconds(), true
 }

@@ -29,7 +29,7 @@ func TestServerClockIsWithinItsBounds(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "calls") {
 			pass("pause", 3e6)
 			if least, most, known := clock.Bounds(now); known {
-				shown := server(now)
+				shown := server(now).Truncate(time.Millisecond)
 				if shown.Before(time.UnixMilli(least)) || shown.After(time.UnixMilli(most)) {
 					t.Fatalf("%v is not between %v and %v", shown, time.UnixMilli(least), time.UnixMilli(most))
 				}
@@ -65,5 +65,37 @@ func TestServerClockIsAsGoodAsItsBestSample(t *testing.T) {
 	least, most, _ := clock.Bounds(now.Add(500 * time.Millisecond))
 	if least < 1_700_000_000_499 || most > 1_700_000_000_501 {
 		t.Errorf("between %d and %d, want within a millisecond of 1700000000500", least, most)
+	}
+}
+
+// What a good answer has told is worth less only by what the clocks may have parted since.
+func TestServerClockForgetsSlowly(t *testing.T) {
+	t.Parallel()
+	clock, now := redisbridge.NewServerClock(), time.Now()
+	server := time.UnixMilli(1_700_000_000_000)
+	clock.Learn(now, now.Add(100*time.Microsecond), server.UnixMicro())
+	for range 40 {
+		now, server = now.Add(100*time.Millisecond), server.Add(100*time.Millisecond)
+		clock.Learn(now.Add(-20*time.Millisecond), now.Add(20*time.Millisecond), server.UnixMicro())
+	}
+	least, most, _ := clock.Bounds(now)
+	if most-least > 5 {
+		t.Errorf("%d ms apart, want 2 by each in 4 s, at 500 us a second", most-least)
+	}
+}
+
+// A clock that is set is believed at once.
+func TestServerClockThatIsSet(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{-time.Hour, -5 * time.Millisecond, 5 * time.Millisecond, time.Hour} {
+		clock, now := redisbridge.NewServerClock(), time.Now()
+		server := time.UnixMilli(1_700_000_000_000)
+		clock.Learn(now, now.Add(time.Millisecond), server.UnixMicro())
+		server = server.Add(step)
+		clock.Learn(now, now.Add(time.Millisecond), server.UnixMicro())
+		least, most, _ := clock.Bounds(now.Add(time.Millisecond))
+		if shown := server.UnixMilli(); least < shown-1 || most > shown+2 {
+			t.Errorf("set by %v: between %d and %d, want about %d", step, least, most, shown)
+		}
 	}
 }

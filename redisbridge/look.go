@@ -46,8 +46,9 @@ type Entry struct {
 	Due time.Time
 	// Published is when the message was first parked.
 	Published time.Time
-	// Rescheduled is when the message was last rescheduled. Zero where it was not, or
-	// where it was cancelled or delivered after that.
+	// Rescheduled is when the message was last rescheduled. Zero where it was not, not
+	// after the millisecond in which it was parked, or where it was cancelled or delivered
+	// after that.
 	Rescheduled time.Time
 	// Ended is when the message was cancelled or delivered.
 	Ended time.Time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,9 @@ func TestLook(t *testing.T) {
 		t.Errorf("parked: got %+v", e)
 	}
 	published := e.Published
+	for time.Now().UnixMilli() == published.UnixMilli() {
+		runtime.Gosched() // in the same millisecond it would not show
+	}
 	if c, err := b.park.Reschedule(t.Context(), "o-1", message.After(30*time.Second)); err != nil || c.Outcome != redisbridge.Done {
 		t.Fatalf("reschedule: got %+v, %v", c, err)
 	}

@@ -143,7 +143,7 @@ func (p *player) fail(m *message.Message) error {
 	switch how {
 	case failsPlainly:
 	case failsForNow:
-		e.NotBefore = e.At + wait.Microseconds()
+		e.NotBefore = history.After(e.At, wait).UnixMicro()
 		err = consumer.RetryAfter(wait, err)
 	case failsInPanic:
 		p.note(e)

@@ -146,11 +146,8 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
 	defer cancel()
 	m := o.message()
 	now := history.Now()
-	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: now + o.delay.Microseconds()}
-	instant := time.UnixMicro(now).Add(o.delay).Truncate(time.Millisecond)
-	if o.way == wayInstant || o.way == wayEntryAt {
-		call.NotBefore = instant.UnixMicro()
-	}
+	instant := history.After(now, o.delay)
+	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro()}
 	if o.way == wayProducer || o.way == wayInstant { // which date their messages
 		call.Ahead = time.Now().UnixMicro() - history.Now()
 	}

@@ -25,7 +25,7 @@ func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed tim
 			return
 		}
 		pause(ctx, time.Until(placed.Add(planned.in)))
-		instant := time.UnixMicro(history.Now()).Add(planned.to).Truncate(time.Millisecond)
+		instant := history.After(history.Now(), planned.to)
 		wait := 100 * time.Millisecond
 		for range changeTries {
 			if ctx.Err() != nil || c.change(ctx, o.ID, &planned, instant) {
@@ -47,7 +47,7 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 		call.Kind, call.NotBefore, call.Detail = history.Reschedule, instant.UnixMicro(), "at an instant"
 		if !planned.instant {
 			when = message.After(planned.to)
-			call.NotBefore, call.Detail = call.At+planned.to.Microseconds(), planned.to.String()
+			call.NotBefore, call.Detail = history.After(call.At, planned.to).UnixMicro(), planned.to.String()
 		}
 	}
 	c.note(call)

@@ -5,16 +5,15 @@
 --       it was published, 4 number of lanes, then their TTLs in ms, longest first, and
 --       then for each message its ID, a packed request, and its record from the stamp
 --       on. The request is a byte (1 for a delay, 0 for Unix time, and 2 more for a
---       message that goes into no lane), 6 bytes with its milliseconds, 6 bytes with an
---       instant in Unix ms that this clock had not passed when the delay began to run,
---       or 0 for now, and the slot of the record.
+--       message that goes into no lane), 6 bytes with its milliseconds, 6 bytes with
+--       the Unix ms that this clock showed, at most, when the delay began to run, or 0
+--       for now, and the slot of the record.
 -- Returns this clock in Unix microseconds, and a string with a byte (1 parked, 2 parked
 -- before, 3 overdue, 4 cancelled before, 255 there is no room) and the due time, 6 bytes
 -- of Unix ms, for each message.
 -- O(log N) in the messages of the shard, per message.
 local pack, unpacked, sub = struct.pack, struct.unpack, string.sub -- quicker to find, in a loop
 local now, us = clock()
-local now_up = math.ceil(us / 1000)
 local parked_at = pack('>I6', now)
 local first_message = 5 + ARGV[4]
 local window = tonumber(ARGV[3])
@@ -43,7 +42,7 @@ for i = first_message, #ARGV, 3 do
   if relative % 2 == 1 then
     -- A call that waited for its turn is late by no more than it may be: the
     -- clock may have been set meanwhile.
-    local from = now_up
+    local from = now
     if began > 0 then from = math.max(math.min(from, began), from - most_wait) end
     due = due + from
   end

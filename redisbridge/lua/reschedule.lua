@@ -12,9 +12,9 @@
 -- Returns {1 rescheduled, when, due}, {2 cancelled, when, due}, {3 delivered, when, due},
 -- or {4 unknown, now, due}; due is the new time after 1 and 4. Each perhaps with the
 -- envelope. O(log N) in the messages of the shard.
-local id, now, us = ARGV[3], clock()
+local id, now = ARGV[3], clock()
 local due = tonumber(ARGV[5])
-if ARGV[4] == '1' then due = due + math.ceil(us / 1000) end
+if ARGV[4] == '1' then due = due + now end
 due = math.max(due, now)
 local stored = redis.call('HGET', KEYS[4], id)
 local r = stored and read(stored) or {due = 0, parked_at = 0, published = 0, version = 0, state = moved}

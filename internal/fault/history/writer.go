@@ -60,3 +60,10 @@ func Now() int64 {
 	}
 	return t.Nano() / int64(time.Microsecond)
 }
+
+// After returns the first instant at which a message may come that is asked for at at,
+// Unix microseconds, and delayed by d: due times are whole milliseconds, and so is
+// when a delay begins to run.
+func After(at int64, d time.Duration) time.Time {
+	return time.UnixMicro(at).Truncate(time.Millisecond).Add(d)
+}
