@@ -278,9 +278,9 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 
 const retryPause = 500 * time.Millisecond
 
-// awaitTick waits for the next tick of this bridge.
-func (b *Bridge) awaitTick(ctx context.Context) {
-	pause(ctx, tick-time.Since(b.made)%tick)
+// awaitTick waits for the next of this bridge's ticks, of which there is one in every.
+func (b *Bridge) awaitTick(ctx context.Context, every time.Duration) {
+	pause(ctx, every-time.Since(b.made)%every)
 }
 
 // pause waits for d or the end of ctx.

@@ -124,7 +124,7 @@ func (s *shard) settleAll(ctx context.Context) {
 			return
 		case <-s.flight.arrived:
 		}
-		s.b.awaitTick(ctx)
+		s.b.awaitTick(ctx, tick)
 		ended := s.flight.take()
 		var done, back []outcome
 		for _, o := range ended {

@@ -13,7 +13,7 @@ import (
 
 // ahead is how long before it is due a message is claimed that goes straight to
 // the ready exchange. It waits for the rest here, so that claims can be gathered
-// (tick) and a slow disk of Redis does not make it late.
+// (claimTick) and a slow disk of Redis does not make it late.
 const ahead = 50 * time.Millisecond
 
 // plan is where a claimed message goes.

@@ -24,6 +24,9 @@ const (
 	// speak to Redis on the same tick, which so flushes once to disk for all of
 	// them: a disk that it shares with the broker, which flushes there, too.
 	tick = 20 * time.Millisecond
+	// claimTick is that of claims: what is claimed at once arrives in the lanes at once,
+	// and the last of it is late by what the broker takes for the others.
+	claimTick = tick / 2
 	// window bounds the messages of a shard that wait for the broker's confirm. A
 	// lane's TTL runs from when the message is in the queue: what waits in front
 	// of it is late by that wait. And shards that work off a backlog side by side
@@ -189,7 +192,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		sleep = min(sleep, s.b.config.Lease/2)
 	}
 	began := time.Now()
-	s.b.awaitTick(ctx)
+	s.b.awaitTick(ctx, claimTick)
 	return sleep - time.Since(began), nil
 }
 
