@@ -3,6 +3,7 @@ package redisbridge_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,6 +95,13 @@ func (o *outlets) count() int {
 
 func (o *outlets) await(t *testing.T, n int) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			t.Logf("came: %q", slices.Sorted(maps.Keys(o.byID)))
+		}
+	}()
 	until(t, fmt.Sprintf("%d messages", n), func() bool { return o.count() >= n })
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -186,6 +187,10 @@ func TestDeleteOpensTheEntranceAgainWhenInterrupted(t *testing.T) {
 func TestDeleteWithMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	// A tier that holds its messages until all is deleted, on a slow cluster too.
+	b.Topology = describe(t, topology.Config{
+		Prefix: b.env.Prefix, Tiers: []time.Duration{time.Second, time.Hour}, Lead: time.Second, Shards: 1,
+	})
 	b.apply(t)
 	tier := b.Tiers()[1].Name
 	for range 3 {
