@@ -124,7 +124,7 @@ func (n *node) kill(context.Context) error {
 	return nil
 }
 
-func (n *node) pause(context.Context) error { return n.process.signal(syscall.SIGSTOP) }
+func (n *node) pause(context.Context) error { return n.process.pause() }
 
 func (n *node) resume(context.Context) error { return n.process.signal(syscall.SIGCONT) }
 

@@ -1,11 +1,15 @@
 package servers
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // A process is a server program and all it forks: a process group.
@@ -111,4 +115,48 @@ func (p *process) signal(sig syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	return os.NewSyscallError("kill", syscall.Kill(-p.group, sig))
+}
+
+// stopWithin is how long all threads of a group may take to stop: those that wait for a
+// disk finish that first.
+const stopWithin = 30 * time.Second
+
+// pause has the whole group stand still, and returns once it does. That the signal was
+// sent says only that it will: on a busy machine a server can go on for a while.
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(stopWithin); ; time.Sleep(time.Millisecond) {
+		stands, err := standsStill(p.group)
+		if stands || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process group %d has not stopped within %v", p.group, stopWithin)
+		}
+	}
+}
+
+// standsStill reports whether no thread of a process group runs.
+func standsStill(group int) (bool, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return false, err
+	}
+	for _, one := range all {
+		if stat, err := one.Stat(); err != nil || stat.PGRP != group { // gone, or another's
+			continue
+		}
+		threads, err := procfs.AllThreads(one.PID)
+		if err != nil {
+			continue
+		}
+		for _, thread := range threads {
+			if stat, err := thread.Stat(); err == nil && !strings.ContainsAny(stat.State, "TtZX") { // stopped, or ended
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
