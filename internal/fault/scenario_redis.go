@@ -45,25 +45,31 @@ func redisScenarios() []scenario {
 	}
 }
 
-// ballast is how many keys Redis has to load before it answers.
+// ballast is how many keys more Redis has to load, at each try, before it answers.
 const ballast = 1_000_000
 
 // load kills Redis when its file is so long that it answers LOADING for a while.
 func (i *injection) load() error {
-	const fill = `for n = 1, tonumber(ARGV[1]) do redis.call('SET', 'ballast:' .. n, n) end`
-	const clear = `for n = 1, tonumber(ARGV[1]) do redis.call('UNLINK', 'ballast:' .. n) end`
-	defer i.breaks("Redis is killed and loads %d keys (LOADING)", ballast)()
-	if err := i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, fill, nil, ballast).Err()) }); err != nil {
-		return err
+	const fill = `for n = ARGV[1] + 1, tonumber(ARGV[2]) do redis.call('SET', 'ballast:' .. n, n) end`
+	const clear = `for n = ARGV[1] + 1, tonumber(ARGV[2]) do redis.call('UNLINK', 'ballast:' .. n) end`
+	each := func(script string, from, to int) error {
+		return i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, script, nil, from, to).Err()) })
 	}
-	seen, err := false, error(nil)
+	defer i.breaks("Redis is killed and loads many keys (LOADING)")()
+	seen, keys, err := false, 0, error(nil)
 	for try := 0; try < 5 && !seen && err == nil; try++ { // it may be done before we look
-		seen, err = i.seesLoading()
+		if err = each(fill, keys, keys+ballast); err == nil {
+			keys += ballast
+			seen, err = i.seesLoading()
+		}
 	}
 	if !seen && err == nil {
 		err = errors.New("redis loading: it never answered LOADING")
 	}
-	return errors.Join(err, i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, clear, nil, ballast).Err()) }))
+	for ; keys > 0; keys -= ballast {
+		err = errors.Join(err, each(clear, keys-ballast, keys))
+	}
+	return err
 }
 
 // seesLoading kills Redis, starts it again, and reports whether it has answered
