@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -46,6 +48,12 @@ func TestScripts(t *testing.T) {
 						e.Setenv(name, value)
 					}
 					return nil
+				},
+				Condition: func(condition string) (bool, error) {
+					if condition != "nodes-up" {
+						return false, fmt.Errorf("unknown condition %s", condition)
+					}
+					return os.Getenv(servers.RabbitMQLayoutVariable) != string(servers.Clustered), nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"delaybridge": delaybridge,
