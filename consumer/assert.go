@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -22,16 +23,25 @@ var errQueueGone = errors.New("the queue was deleted while it was being declared
 // keepAsserted asserts the consumer's own queue and its bindings again and again
 // until ctx ends. Nobody else knows them, and nobody tells a consumer that a
 // binding was deleted, alone or with the ready exchange. What the broker
-// refuses is logged and tried again: the queue is consumed all the same.
+// refuses is logged and tried again, sooner than the next turn, since messages may
+// be unrouted until it succeeds: the queue is consumed all the same.
 func (r *run) keepAsserted(ctx context.Context) {
 	select {
 	case <-r.ready: // the first session has checked the topology, and done it all
 	case <-ctx.Done():
 	}
-	for sleep(ctx, r.config.AssertEvery) {
-		if err := r.assert(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("queue and bindings could not be asserted", "error", err, "retry_in", r.config.AssertEvery)
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = max(minBackoff, r.config.AssertEvery/32), r.config.AssertEvery
+	wait := r.config.AssertEvery
+	for sleep(ctx, wait) {
+		err := r.assert(ctx)
+		if err == nil || ctx.Err() != nil {
+			retry.Reset()
+			wait = r.config.AssertEvery
+			continue
 		}
+		wait = min(retry.NextBackOff(), r.config.AssertEvery)
+		r.log.Warn("queue and bindings could not be asserted", "error", err, "retry_in", wait)
 	}
 }
 

@@ -83,8 +83,20 @@ func TestDeletedBindingIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantBound("order.paid", key)
-	b.publish(numbered(1)...)
-	r.observe(1)
+	b.wantRouted(r)
+}
+
+// wantRouted publishes until something arrives: a binding that is listed need not route
+// yet, and what comes before it does is in the unrouted queue.
+func (b *broker) wantRouted(r *running) {
+	b.t.Helper()
+	eventually(b.t, func() error {
+		b.publish(numbered(1)...)
+		if len(r.observations()) == 0 {
+			return errors.New("nothing is routed to the queue")
+		}
+		return nil
+	})
 }
 
 // The deletion of the ready exchange takes all bindings along, and while it is
@@ -115,15 +127,40 @@ func TestReadyExchangeDeletedAndPutBack(t *testing.T) {
 		t.Fatal("the consumer does not say that it cannot bind its queue")
 	}
 	b.apply() // as a bridge does
-	eventually(t, func() error {
-		b.publish(numbered(1)...)
-		if len(r.observations()) == 0 {
-			return errors.New("nothing is routed to the queue")
-		}
-		return nil
-	})
+	b.wantRouted(r)
 	b.wantBound(key)
 	r.stop()
+}
+
+// What could not be put back is tried again before the next turn.
+func TestFailedAssertionIsSoonRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.config(acknowledge)
+	c.AssertEvery = 8 * time.Second
+	logger, failed := listenFor("could not be asserted")
+	c.Logger = logger
+	start(t, c)
+	b.wantConsumer()
+	if err := b.channel().ExchangeDelete(b.topology.ReadyExchange(), false, false); err != nil {
+		t.Fatal(err)
+	}
+	var first time.Time
+	for n := range 4 {
+		select {
+		case <-failed:
+		case <-time.After(patience):
+			t.Fatalf("after %d failures nothing is tried any more", n)
+		}
+		if n == 0 {
+			first = time.Now()
+		}
+	}
+	if took := time.Since(first); took > 2*c.AssertEvery {
+		t.Errorf("three more attempts took %v, where an assertion is due every %v", took, c.AssertEvery)
+	}
+	b.apply()
+	b.wantBound(key)
 }
 
 // The queue may be deleted between the consumer's own requests: it has many

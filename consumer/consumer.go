@@ -70,9 +70,9 @@ type Config struct {
 	// AssertEvery is how often the consumer declares Queue and its bindings
 	// again, in case that somebody has deleted them, or the ready exchange with
 	// them: a declaration and one request for each binding, on a channel of
-	// their own. Messages that fall due meanwhile are in the unrouted queue. A
-	// deleted queue is declared again at once. Without Bind it means nothing but for
-	// the binding that a Delayer takes.
+	// their own. Messages that fall due meanwhile are in the unrouted queue. After
+	// a failure it is done again sooner, and a deleted queue is declared again at
+	// once. Without Bind it means nothing but for the binding that a Delayer takes.
 	// Defaults to DefaultAssertEvery.
 	AssertEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
