@@ -100,15 +100,33 @@ func (b *browser) signIn(management string) {
 	password, _ := u.User.Password()
 	u.User = nil
 	b.base = u.String()
+	b.navigate()
 	b.do("sign in",
-		chromedp.Navigate(b.base),
-		chromedp.WaitVisible(`input[name="username"]`),
 		chromedp.SendKeys(`input[name="username"]`, name),
 		chromedp.SendKeys(`input[name="password"]`, password),
 		chromedp.Click(`#login input[type="submit"], form[action="#/login"] input[type="submit"]`),
 		chromedp.WaitVisible(`#menu`),
 	)
 	b.run("jQuery.fx.off = true") // what slides is neither there nor not
+}
+
+// navigate loads the UI, again where its form does not come: once, right after the
+// starts of RabbitMQ 4.3 and Chromium, the page stayed empty for a minute.
+func (b *browser) navigate() {
+	b.t.Helper()
+	const attempts = 2
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(b.tab, patience)
+		err := chromedp.Do(ctx, chromedp.Navigate(b.base), chromedp.WaitVisible(`input[name="username"]`))
+		cancel()
+		if err == nil {
+			return
+		}
+		if n == attempts {
+			b.t.Fatalf("load %s: %v\nthe page says:\n%s", b.base, err, b.text())
+		}
+		b.t.Logf("attempt %d to load %s: %v", n, b.base, err)
+	}
 }
 
 // open goes to a page of the UI, such as "queues", whose heading begins so.
