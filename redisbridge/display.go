@@ -37,7 +37,7 @@ type display struct {
 	turn    chan struct{} // who is alive has changed
 	stirred chan struct{} // something was parked that is due earlier than all else
 	ch      *amqp.Channel
-	name    string    // of the queue that is shown; empty is none
+	names   []string  // of the queues that may be there: the last is shown, others are to go
 	sight   sight     // the last one
 	counted string    // the running counts before that
 	holds   time.Time // until when the sight holds while these are the same
@@ -65,7 +65,7 @@ func (d *display) run(ctx context.Context) error {
 			}
 			wait = time.Until(d.next)
 		} else {
-			d.hide()
+			d.hide(ctx)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -80,7 +80,7 @@ func (d *display) run(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
-	d.hide()
+	d.hide(ctx)
 	return nil
 }
 
@@ -142,8 +142,6 @@ func (d *display) show(ctx context.Context) error {
 		d.ch = ch
 	}
 	name := d.b.config.Topology.Shown(d.sight.text(d.away))
-	old := d.name
-	d.name = name
 	args := amqp.Table{
 		"x-queue-type": "classic", // whatever the virtual host's default is: no other can be exclusive
 		"about":        "No queue for messages: its name says how many wait in Redis, and when the next of all is due. A bridge keeps it up to date, and it goes with that bridge.",
@@ -152,27 +150,42 @@ func (d *display) show(ctx context.Context) error {
 		"parked for":   cmp.Or(d.sight.lanes, "none"),
 	}
 	if _, err := d.ch.QueueDeclare(name, false, false, true, false, args); err != nil {
-		d.name = old
 		return err
 	}
-	if old == "" || old == name {
-		return nil
+	d.names = append(slices.DeleteFunc(d.names, func(before string) bool { return before == name }), name)
+	for len(d.names) > 1 {
+		_, err := d.ch.QueueDelete(d.names[0], false, false, false)
+		var refused *amqp.Error
+		if err == nil || errors.As(err, &refused) && refused.Code == amqp.ResourceLocked { // another bridge's by now
+			d.names = d.names[1:]
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err := d.ch.QueueDelete(old, false, false, false)
-	return err
+	return nil
 }
 
 // hide takes away what is shown.
-func (d *display) hide() {
-	if d.ch == nil {
+func (d *display) hide(ctx context.Context) {
+	ch, names := d.ch, d.names
+	d.ch, d.names, d.next = nil, nil, time.Time{}
+	if len(names) > 0 && ch.IsClosed() && ctx.Err() == nil {
+		// The broker closes a channel over what it refuses, such as a queue that the next
+		// bridge shows already. What this one has shown goes with its connection, not before.
+		bounded, cancel := context.WithTimeout(ctx, showGone)
+		defer cancel()
+		if again, err := d.b.consume.Channel(bounded); err == nil {
+			ch = again
+		}
+	}
+	if ch == nil || ch.IsClosed() {
 		return
 	}
 	// Without waiting for an answer: a silent broker must not hold the bridge up.
-	if d.name != "" && !d.ch.IsClosed() {
-		_, _ = d.ch.QueueDelete(d.name, false, false, true)
+	for _, name := range names {
+		_, _ = ch.QueueDelete(name, false, false, true)
 	}
-	ch := d.ch
-	d.ch, d.name, d.next = nil, "", time.Time{}
 	closed := make(chan struct{})
 	go func() { // ends with the connection at the latest
 		_ = ch.Close()
@@ -191,7 +204,9 @@ func (d *display) fail(ctx context.Context, err error) {
 	case !errors.As(err, &closed) || !closed.Server:
 		return // the connection is lost, and comes back
 	case closed.Code == amqp.ResourceLocked:
-		return // the bridge before this one is not gone yet
+		// The bridge before this one is not gone yet, or the next one was quicker.
+		d.b.log.DebugContext(ctx, "another bridge shows what is parked", "error", err)
+		return
 	}
 	d.refused = closed.Code == amqp.AccessRefused
 	d.next = time.Now().Add(showRest * d.b.config.ShowEvery)

@@ -2,6 +2,7 @@ package redisbridge_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func (b *bench) shown(t *testing.T) (names []string) {
 	t.Helper()
 	var queues []struct{ Name string }
-	if err := json.Unmarshal(b.Manage(t, http.MethodGet, "/api/queues/"+b.VHost+"?columns=name", ""), &queues); err != nil {
+	if err := json.Unmarshal(b.Manage(t, http.MethodGet, "/api/queues/"+b.VHost+"?disable_stats=true&columns=name", ""), &queues); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range queues {
@@ -101,6 +102,42 @@ func TestOneOfTheBridgesShows(t *testing.T) {
 	b.awaitShown(t, text, "")
 	stopTwo()
 	b.awaitNothingShown(t)
+}
+
+// The next bridge may show already what this one is about to show: the broker refuses
+// that, and closes the channel. What this one has shown before goes all the same.
+func TestWhatWasShownGoesThoughTheNextBridgeShowsAlready(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	due := b.parkOne(t, "one", message.After(time.Hour))
+	log := newLogCapture()
+	b.run(t, func(c *redisbridge.Config) {
+		quickly(c)
+		c.Name, c.Logger = "b", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	b.awaitShown(t, "1 parked in Redis, next due "+rfc3339(due), "")
+
+	sooner := time.Now().Add(30 * time.Minute).Truncate(time.Second)
+	text := "2 parked in Redis, next due " + rfc3339(sooner)
+	next := b.dial(t)
+	ch, err := next.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(b.topology.Shown(text), false, false, true, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.parkOne(t, "two", message.At(sooner))
+	log.await(t, "another bridge shows what is parked")
+	b.run(t, func(c *redisbridge.Config) { // from now on the first one
+		quickly(c)
+		c.Name = "a"
+	})
+	until(t, "the bridge before it shows nothing", func() bool { return len(b.shown(t)) == 1 })
+	if err := next.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitShown(t, text, "")
 }
 
 func TestBridgeThatMayNotShowGoesOn(t *testing.T) {
