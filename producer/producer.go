@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +47,7 @@ const MaxChannels = 128
 type Parker interface {
 	// Park returns nil once m is stored, was stored before, or is overdue, as
 	// the ticket says. An error that does not wrap ErrUnconfirmed means that m
-	// is not stored.
+	// is not stored. m is lent: it is another message once Park has returned.
 	Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error)
 }
 
@@ -94,6 +95,7 @@ type Producer struct {
 	tracer *tracing.Tracer // nil where nothing is traced
 
 	entries map[string]*routes
+	lent    sync.Pool // of *message.Message, for the Parker
 
 	began   atomic.Bool
 	gate    *gate

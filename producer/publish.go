@@ -60,7 +60,7 @@ func (p *Producer) publish(ctx context.Context, m message.Message, w message.Whe
 	defer p.gate.leave()
 
 	m.Headers = withoutRequest(m.Headers)
-	receipt, err := p.take(ctx, entry, m, w, now)
+	receipt, err := p.take(ctx, entry, &m, w, now)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
 	}
@@ -76,27 +76,27 @@ func (p *Producer) unknown(entry string) error {
 }
 
 // take is choose, within a span where there are to be any.
-func (p *Producer) take(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
+func (p *Producer) take(ctx context.Context, entry *routes, m *message.Message, w message.When, now time.Time) (Receipt, error) {
 	if p.tracer != nil {
-		return p.chooseTraced(ctx, entry, m, w, now)
+		return p.chooseTraced(ctx, entry, *m, w, now)
 	}
 	return p.choose(ctx, entry, m, w, now)
 }
 
 // choose takes the path that suits w.
-func (p *Producer) choose(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
+func (p *Producer) choose(ctx context.Context, entry *routes, m *message.Message, w message.When, now time.Time) (Receipt, error) {
 	if delay, relative := w.Relative(); relative {
 		if delay == 0 {
-			return p.send(ctx, entry.ready, &m, now, now)
+			return p.send(ctx, entry.ready, m, now, now)
 		}
 		if tier, ok := entry.tiers[delay]; ok && !p.config.ParkAll {
-			return p.send(ctx, tier, &m, now, w.From(now))
+			return p.send(ctx, tier, m, now, w.From(now))
 		}
 	}
 	if p.config.Parker != nil {
 		return p.park(ctx, entry, m, w, now)
 	}
-	return p.enter(ctx, entry.inbox, &m, w, now)
+	return p.enter(ctx, entry.inbox, m, w, now)
 }
 
 // send publishes m to the exchange of r.
@@ -121,10 +121,18 @@ func (p *Producer) enter(ctx context.Context, inbox *route, m *message.Message, 
 	return Receipt{Path: inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
 }
 
-// park takes m by value: the parker may keep a pointer to it, and that is to
-// cost the other paths no allocation.
-func (p *Producer) park(ctx context.Context, entry *routes, m message.Message, w message.When, now time.Time) (Receipt, error) {
-	ticket, err := p.config.Parker.Park(ctx, &m, w)
+// park gives the parker a copy of m, which is used again afterwards: a pointer to m
+// itself, that nobody knows what becomes of, would cost each message an allocation,
+// whatever path it takes.
+func (p *Producer) park(ctx context.Context, entry *routes, m *message.Message, w message.When, now time.Time) (Receipt, error) {
+	lent, ok := p.lent.Get().(*message.Message)
+	if !ok {
+		lent = new(message.Message)
+	}
+	*lent = *m
+	ticket, err := p.config.Parker.Park(ctx, lent, w)
+	*lent = message.Message{}
+	p.lent.Put(lent)
 	switch {
 	case errors.Is(err, ErrUnconfirmed):
 		return Receipt{}, err
@@ -139,7 +147,7 @@ func (p *Producer) park(ctx context.Context, entry *routes, m message.Message, w
 	case message.CancelledBefore:
 		receipt.Cancelled = true
 	case message.Overdue:
-		receipt, err = p.send(ctx, entry.ready, &m, now, ticket.Due)
+		receipt, err = p.send(ctx, entry.ready, m, now, ticket.Due)
 		receipt.Past = true
 	default:
 		err = fmt.Errorf("%w: the parker's answer %d has no meaning", ErrUnconfirmed, ticket.Parking)

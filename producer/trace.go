@@ -24,7 +24,7 @@ func (p *Producer) chooseTraced(ctx context.Context, entry *routes, m message.Me
 	}
 	ctx, span := p.tracer.Start(ctx, step, &m)
 	m.Headers = tracing.Carry(span, m.Headers)
-	receipt, err := p.choose(ctx, entry, m, w, now)
+	receipt, err := p.choose(ctx, entry, &m, w, now)
 	if span.IsRecording() && err == nil {
 		span.SetAttributes(tracing.Path.String(string(receipt.Path)), tracing.Due.String(receipt.Due.UTC().Format(time.RFC3339Nano)))
 		switch {

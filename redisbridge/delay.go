@@ -24,9 +24,10 @@ func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) e
 	}
 	due := time.Now().Add(min(d, message.MaxDelay))
 	retry, key := m.Retry(), retryKey(m.ID)
+	begin := beginning{version: m.Journey.Version, direct: true, published: unixMS(m.Journey.Published)}
 	for least := time.Millisecond; ; {
 		wait := max(least, time.Until(due))
-		ticket, err := p.parkAs(ctx, key, &retry, message.After(wait), newRecord(m.Journey.Version, true, unixMS(m.Journey.Published), envelopeRoom+len(m.Body)))
+		ticket, err := p.parkAs(ctx, key, &retry, message.After(wait), begin)
 		switch {
 		case errors.Is(err, ErrUnconfirmed) && ctx.Err() == nil:
 			pause(ctx, retryPause) // and again under the same key, under which it is parked once

@@ -167,12 +167,9 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	park := func(entry, path string, delay time.Duration) {
 		id := fmt.Sprintf("%q %s", entry, path)
 		want[id] = entry
-		m := message.Message{
+		b.parkThis(t, &message.Message{
 			ID: id, Entry: entry, RoutingKey: entryKey, Body: []byte(id), CorrelationID: "c-" + id, Headers: amqp.Table{"shop": int64(7)},
-		}
-		if _, err := b.park.Park(t.Context(), &m, message.After(delay)); err != nil {
-			t.Fatal(err)
-		}
+		}, message.After(delay))
 	}
 
 	// No bridge, and soon no Redis.

@@ -164,7 +164,7 @@ func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.T
 	shard, slot := locate(m.ID, len(p.keys))
 	now := time.Now().UnixMilli()
 	one := placed{parking: &parking{
-		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(newRecord(0, false, 0, 0), m, m.ID),
+		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(beginning{}.append(nil), m, m.ID),
 	}, due: due.UnixMilli()}
 	one.at, one.part = p.place(one.due, now, false)
 	put48(one.stored, one.due)

@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,6 +29,9 @@ var (
 	errCancelled = errors.New("the broker has cancelled the consumer")
 	// errTooLarge means that no broker takes a message from us, as it is.
 	errTooLarge = errors.New("headers too large")
+	// errGivenBack means that the broker gives a message to whoever comes next, who
+	// perhaps has parked it already.
+	errGivenBack = errors.New("back in the inbox")
 )
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
@@ -97,7 +101,8 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 	}
 	watched, done := context.WithCancel(ctx)
 	defer done()
-	go b.watchConsumer(watched, ch) // ends with the channel
+	q := &questions{ch: ch, inbox: b.config.Topology.Inbox(), prefetch: prefetch}
+	go b.watchConsumer(watched, q) // ends with the channel
 	acks := newAcks(ch, (prefetch+7)/8)
 	defer acks.flush()
 	var hands sync.WaitGroup
@@ -119,7 +124,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 				}
 				return errCancelled
 			}
-			hands.Go(func() { b.takeInOne(ctx, ready, acks, &d) })
+			hands.Go(func() { b.takeInOne(ctx, ready, acks, q, &d) })
 		}
 	}
 	return nil
@@ -127,7 +132,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 
 // watchConsumer ends a channel whose consumer the inbox does not know: RabbitMQ
 // 3.10, with a node down, does not tell a consumer that its queue was deleted.
-func (b *Bridge) watchConsumer(ctx context.Context, ch *amqp.Channel) {
+func (b *Bridge) watchConsumer(ctx context.Context, q *questions) {
 	ticker := time.NewTicker(b.config.RepairEvery)
 	defer ticker.Stop()
 	for {
@@ -136,30 +141,58 @@ func (b *Bridge) watchConsumer(ctx context.Context, ch *amqp.Channel) {
 			return
 		case <-ticker.C:
 		}
-		inbox, err := ch.QueueDeclarePassive(b.config.Topology.Inbox(), true, false, false, false, nil)
+		consumers, err := q.consumers()
 		if err != nil { // which has ended the channel
 			return
 		}
-		if inbox.Consumers == 0 {
-			_ = ch.Close()
+		if consumers == 0 {
+			_ = q.ch.Close()
 			return
 		}
 	}
 }
 
+// questions are those that an intake asks over its channel, one at a time: the library
+// takes the first answer for that to whichever question.
+type questions struct {
+	mu       sync.Mutex
+	ch       *amqp.Channel
+	inbox    string
+	prefetch int
+}
+
+// consumers returns how many the inbox has.
+func (q *questions) consumers() (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	inbox, err := q.ch.QueueDeclarePassive(q.inbox, true, false, false, false, nil)
+	return inbox.Consumers, err
+}
+
+// held reports whether nobody else was given, until now, what the channel has delivered.
+// The broker gives it to others once it has lost the channel, of which we may learn later:
+// so it is asked for something that changes nothing.
+func (q *questions) held() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ch.Qos(q.prefetch, 0, false) == nil
+}
+
 // takeInOne tries until the message is somewhere else, or ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
-	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered}
+func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, q *questions, d *amqp.Delivery) {
+	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered, held: q.held}
 	if e.key == "" {
 		e.key = rand.Text()
 	}
 	for ctx.Err() == nil {
 		err := b.place(ctx, ready, &e)
-		if err == nil {
+		switch {
+		case err == nil:
 			acks.add(d.DeliveryTag)
 			return
-		}
-		if errors.Is(err, errTooLarge) {
+		case errors.Is(err, errGivenBack):
+			return
+		case errors.Is(err, errTooLarge):
 			b.log.Error("message goes to quarantine as it is", "id", e.key, "error", err)
 			acks.reject(d.DeliveryTag) // the inbox dead-letters there
 			b.taken.quarantined.Add(1)
@@ -177,8 +210,9 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 // entry is a message of the inbox.
 type entry struct {
 	*amqp.Delivery
-	key   string // under which it is parked
-	again bool   // it may have been parked before, by this bridge or another
+	key   string      // under which it is parked
+	again bool        // it may have been parked before, by this bridge or another
+	held  func() bool // whether nobody else was given it
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
@@ -215,10 +249,16 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 			return counted(&b.taken.dropped, nil)
 		case ticket.Parking == message.Parked:
 			return counted(&b.taken.parked, nil)
-		case ticket.Parking == message.ParkedBefore && (e.again || b.config.Window > 0):
-			return counted(&b.taken.duplicates, nil)
 		case ticket.Parking == message.ParkedBefore:
-			// A foreign client need not give each message an ID of its own.
+			another, err := b.isAnother(ctx, e, m)
+			switch {
+			case err != nil:
+				return err
+			case !another:
+				return counted(&b.taken.duplicates, nil)
+			case !e.held():
+				return errGivenBack
+			}
 			e.key = e.MessageId[:min(len(e.MessageId), message.MaxIDBytes/2)] + "~" + rand.Text()
 			return b.deliver(ctx, ready, e, m, when)
 		}
@@ -238,6 +278,23 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 	})
 	b.readies.forget(err)
 	return counted(&b.taken.published, err)
+}
+
+// isAnother reports whether an entry is another message than the one that was parked
+// before under its key: a foreign client need not give each message an ID of its own. One
+// that may be that message is taken for it, unless it says something else.
+func (b *Bridge) isAnother(ctx context.Context, e *entry, m *message.Message) (bool, error) {
+	switch {
+	case b.config.Window > 0:
+		return false, nil
+	case !e.again:
+		return true, nil
+	}
+	parked, known, err := b.park.Look(ctx, e.key)
+	if err != nil || !known || parked.State == StateCancelled || parked.State == StateMoved {
+		return false, err
+	}
+	return parked.Message.RoutingKey != m.RoutingKey || parked.Message.Entry != m.Entry || !bytes.Equal(parked.Message.Body, m.Body), nil
 }
 
 // publish returns once the broker has answered.

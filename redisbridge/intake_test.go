@@ -1,17 +1,24 @@
 package redisbridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // publishEntry publishes as a foreign client does, and waits for the confirms.
@@ -197,5 +204,94 @@ func TestMessagesWithTheSameOrNoIDAreAllDelivered(t *testing.T) {
 	}
 	if len(all["same"]) != 3 {
 		t.Errorf("%d messages with the same ID arrived, want 3", len(all["same"]))
+	}
+}
+
+// holdMessage holds back, until it is released, what is sent to Redis of one message.
+type holdMessage struct {
+	id       string
+	once     sync.Once
+	held     chan struct{} // closed once there was something
+	released chan struct{}
+}
+
+func (*holdMessage) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*holdMessage) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *holdMessage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(h.id)) }) {
+			h.once.Do(func() { close(h.held) })
+			<-h.released
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// changeHands has a bridge take a message in, lose its connection to the broker before it
+// has parked it, and try that only when another bridge has been given the message, and
+// parkedThen.
+func (b *bench) changeHands(t *testing.T, p amqp.Publishing, parkedThen func() bool) {
+	t.Helper()
+	u, err := url.Parse(b.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", u.Host)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	u.Host = proxy.Listen
+	client := connect(t, b.RedisURL)
+	hold := &holdMessage{id: p.MessageId, held: make(chan struct{}), released: make(chan struct{})}
+	client.AddHook(hold)
+	b.run(t, func(c *redisbridge.Config) { c.AMQPURL, c.Client, c.Name = u.String(), client, "first" })
+	release := sync.OnceFunc(func() { close(hold.released) })
+	t.Cleanup(release) // before the bridge is to end
+
+	b.publishEntry(t, p)
+	select {
+	case <-hold.held:
+	case <-time.After(patience):
+		t.Fatal("nobody has taken the message in")
+	}
+	b.run(t, func(c *redisbridge.Config) { c.Name = "second" })
+	proxy.Stop()
+	until(t, "the other bridge has it", parkedThen)
+	release()
+}
+
+// A message that another bridge was given meanwhile is not taken for a second one with its
+// ID, which no change of the first one would reach.
+func TestMessageThatHasChangedHandsIsOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.changeHands(t, amqp.Publishing{MessageId: "m", Headers: amqp.Table{"x-delay": int32(7500)}, Body: []byte("one")}, func() bool {
+		_, known, err := b.park.Look(t.Context(), "m")
+		return err == nil && known
+	})
+	change, err := b.park.Reschedule(t.Context(), "m", message.After(11*time.Second))
+	if err != nil || change.Outcome != redisbridge.Done {
+		t.Fatalf("reschedule: %+v, %v; want it done", change, err)
+	}
+	got := b.arrivals.awaitID(t, "m")
+	if early := change.Due.Sub(got.at); early > 0 {
+		t.Errorf("came %v before its new due time", early)
+	}
+}
+
+// A message that says something else than the one that waits under its ID is no repetition
+// of it, not even where the broker has delivered it before.
+func TestAnotherMessageWithTheIDThatHasChangedHandsIsDelivered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.parkThis(t, &message.Message{ID: "same", RoutingKey: "order.unpaid", Body: []byte("one")}, message.After(time.Hour))
+	b.changeHands(t, amqp.Publishing{MessageId: "same", Headers: amqp.Table{"x-delay": int32(1500)}, Body: []byte("two")}, func() bool {
+		return len(b.list(t, redisbridge.Filter{})) == 2 || len(b.arrivals.first()) > 0
+	})
+	if got := b.arrivals.awaitID(t, "same"); string(got.Body) != "two" {
+		t.Errorf("got %q first", got.Body)
 	}
 }

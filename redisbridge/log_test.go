@@ -25,12 +25,16 @@ func (l *logCapture) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// count returns in how many lines text occurs.
-func (l *logCapture) count(text string) int {
+func (l *logCapture) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// count returns in how many lines text occurs.
+func (l *logCapture) count(text string) int {
 	n := 0
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.all()) {
 		if strings.Contains(line, text) {
 			n++
 		}
@@ -42,9 +46,7 @@ func (l *logCapture) await(t *testing.T, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); l.count(text) == 0; pauseShortly() {
 		if time.Now().After(deadline) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			t.Fatalf("not logged within %v: %s\n%s", patience, text, l.text.String())
+			t.Fatalf("not logged within %v: %s\n%s", patience, text, l.all())
 		}
 	}
 }

@@ -25,7 +25,8 @@ const (
 	lotWorth   = 192
 )
 
-// parking is one message on its way into Redis.
+// parking is one message on its way into Redis. It gets exactly one answer, after which
+// nobody but the caller touches it: it may be used again, for another message.
 type parking struct {
 	shard  int
 	slot   slot
@@ -37,6 +38,34 @@ type parking struct {
 	ticket message.Ticket
 	answer chan error // takes one
 	sent   bool       // guarded by lots.mu; it can no longer be called back
+}
+
+const (
+	// envelopeRoom is for what an envelope has beside a body, as a rule.
+	envelopeRoom = 128
+	// spareBytes bounds what is kept of a record for the next one.
+	spareBytes = 4 << 10
+)
+
+// spare keeps what parking a message takes, for the next one: that a producer has
+// thousands on their way costs it more in garbage than in work.
+type spare struct{ pool sync.Pool }
+
+func (s *spare) take() *parking {
+	if one, ok := s.pool.Get().(*parking); ok {
+		return one
+	}
+	return &parking{answer: make(chan error, 1)}
+}
+
+// put takes back one that has had its answer: never one whose caller has gone away, which is
+// still on its way.
+func (s *spare) put(one *parking) {
+	if cap(one.stored) > spareBytes {
+		one.stored = nil
+	}
+	*one = parking{stored: one.stored[:0], answer: one.answer}
+	s.pool.Put(one)
 }
 
 func (p *parking) record() record { return record(p.stored[:recordHeader]) }

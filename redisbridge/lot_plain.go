@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -220,11 +219,17 @@ func (p *Park) takeBack(ctx context.Context, shard int, back []placed) ([]bool, 
 	return tooLate, err
 }
 
+// lane is what place has to know of one.
+type lane struct {
+	ttl  int64  // ms
+	part string // of the schedule
+}
+
 // place returns where a message belongs in the schedule, as place of lua/lib.lua does.
 func (p *Park) place(due, parkedAt int64, direct bool) (at int64, part string) {
-	for _, lead := range slices.Backward(p.config.Topology.Leads()) {
-		if lead := lead.Milliseconds(); !direct && lead <= due-parkedAt {
-			return due - lead, strconv.FormatInt(lead, 10)
+	for _, lane := range p.lanes {
+		if !direct && lane.ttl <= due-parkedAt {
+			return due - lane.ttl, lane.part
 		}
 	}
 	return max(due-ahead.Milliseconds(), parkedAt), "0"

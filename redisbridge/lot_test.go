@@ -1,6 +1,7 @@
 package redisbridge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +99,57 @@ func TestParkManyAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
+	}
+}
+
+// What parking a message takes is used again for others. That must never mix them up,
+// nor give anybody another one's answer, though callers go away in the midst of it.
+func TestParkTellsMessagesApart(t *testing.T) {
+	t.Parallel()
+	const hands, each = 64, 40
+	b := newBench(t, short())
+	type call struct {
+		m      message.Message
+		ticket message.Ticket
+		err    error
+	}
+	calls := make([]call, hands*each)
+	var all sync.WaitGroup
+	for hand := range hands {
+		all.Go(func() {
+			for i := hand * each; i < (hand+1)*each; i++ {
+				id := fmt.Sprint("m-", i)
+				size := 1 + i%50
+				if i%10 == 0 {
+					size *= 100 // too large to be kept for the next one
+				}
+				m := message.Message{ID: id, RoutingKey: id, Body: bytes.Repeat([]byte(id), size)}
+				ctx, cancel := t.Context(), func() {}
+				if i%2 == 1 { // it goes away at any point of its way
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(i%each)*100*time.Microsecond)
+				}
+				ticket, err := b.park.Park(ctx, &m, message.After(time.Hour+time.Duration(i)*time.Second))
+				cancel()
+				calls[i] = call{m, ticket, err}
+			}
+		})
+	}
+	all.Wait()
+	for i, c := range calls {
+		e, known, err := b.park.Look(t.Context(), c.m.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case c.err == nil && (!known || c.ticket.Parking != message.Parked || !e.Due.Equal(c.ticket.Due)):
+			t.Errorf("message %d: told that it is due %v (%v), found %v due %v", i, c.ticket.Due, c.ticket.Parking, known, e.Due)
+		case c.err != nil && i%2 == 0:
+			t.Errorf("message %d: %v", i, c.err)
+		case c.err != nil && !errors.Is(c.err, redisbridge.ErrUnconfirmed) && known:
+			t.Errorf("message %d is there after %v", i, c.err)
+		case known && (e.Message.RoutingKey != c.m.RoutingKey || !bytes.Equal(e.Message.Body, c.m.Body)):
+			t.Errorf("message %d: found key %s and %.20q..., want %.20q...", i, e.Message.RoutingKey, e.Message.Body, c.m.Body)
+		}
 	}
 }
 

@@ -56,11 +56,13 @@ type Park struct {
 	keys    []shardKeys
 	clocks  []*serverClock // one per shard, as each may be another server's
 	leads   []any          // TTLs of the lanes in ms, longest first
+	lanes   []lane         // the same
 	tracer  *tracing.Tracer
 
 	plainWorth int // how many messages make a lot worth plain commands
 
 	lots    lots
+	spare   spare
 	checked atomic.Bool // Redis holds the layout that the topology describes
 }
 
@@ -77,7 +79,8 @@ func NewPark(c ParkConfig) (*Park, error) {
 	}
 	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
-		p.leads = append(p.leads, lead.Milliseconds())
+		ms := lead.Milliseconds()
+		p.leads, p.lanes = append(p.leads, ms), append(p.lanes, lane{ms, strconv.FormatInt(ms, 10)})
 	}
 	for range p.keys {
 		p.clocks = append(p.clocks, newServerClock())
@@ -95,34 +98,33 @@ func NewPark(c ParkConfig) (*Park, error) {
 // refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
 // like), where trying again later helps, and ErrFull.
 func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
-	return p.parkAs(ctx, m.ID, m, w, newRecord(0, false, 0, envelopeRoom+len(m.Body)))
+	return p.parkAs(ctx, m.ID, m, w, beginning{})
 }
 
-// envelopeRoom is for what an envelope has beside a body, as a rule.
-const envelopeRoom = 128
-
 // parkAs parks m under a key that may differ from its ID, with what begins its record.
-func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin []byte) (message.Ticket, error) {
+func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
 	if p.tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
 		return p.parkTraced(ctx, p.parkHere(), key, m, w, begin)
 	}
 	return p.parkNow(ctx, key, m, w, begin)
 }
 
-func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w message.When, begin []byte) (message.Ticket, error) {
+func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
 	called := time.Now()
 	if err := p.check(ctx); err != nil {
 		return message.Ticket{}, err
 	}
-	shard, slot := locate(key, len(p.keys))
-	one := &parking{
-		shard: shard, slot: slot, id: key, called: called, when: w,
-		stored: message.AppendEnvelope(begin, m, key), answer: make(chan error, 1),
-	}
+	one := p.spare.take()
+	one.shard, one.slot = locate(key, len(p.keys))
+	one.id, one.called, one.when = key, called, w
+	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
+	one.stored = message.AppendEnvelope(begin.append(one.stored), m, key)
 	if err := p.lots.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, err)
 	}
-	return one.ticket, nil
+	ticket := one.ticket
+	p.spare.put(one)
+	return ticket, nil
 }
 
 // Check returns nil once Redis answers and holds the layout that the topology describes.

@@ -60,8 +60,9 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		case o.refused():
 			o.promoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
-			o.promoteAt = now + brokenPause.Milliseconds()
-			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "error", err)
+			wait := s.objections.pause(m.id)
+			o.promoteAt = now + wait.Milliseconds()
+			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "in", wait, "error", err)
 		}
 		s.flight.land(o)
 	}

@@ -33,20 +33,29 @@ const (
 	recordMaxHead = recordHeader + publishedLen
 )
 
-// newRecord begins a record with room for the envelope; the instants are filled in by
-// whoever knows Redis' clock. published is 0 where the message is published now.
-func newRecord(version int, direct bool, published int64, room int) []byte {
-	stamp := version % versions
-	if direct {
+// A beginning says what a record begins with. The zero value is that of a message that
+// is published now, and goes into a lane.
+type beginning struct {
+	version   int
+	direct    bool
+	published int64 // Unix ms, or 0 for now
+}
+
+// append begins a record; the other instants are filled in by whoever knows Redis' clock.
+func (h beginning) append(b []byte) []byte {
+	stamp := h.version % versions
+	if h.direct {
 		stamp |= stampDirect
 	}
-	b := make([]byte, recordHeader, recordMaxHead+room)
-	if published > 0 {
+	if h.published > 0 {
 		stamp |= hasPublished
-		b = b[:recordMaxHead]
-		put48(b[recordHeader:], published)
 	}
-	binary.BigEndian.PutUint16(b[stampAt:], uint16(stamp)) //nolint:gosec // 15 bits
+	b = append(b, make([]byte, stampAt)...)
+	b = binary.BigEndian.AppendUint16(b, uint16(stamp)) //nolint:gosec // 15 bits
+	if h.published > 0 {
+		b = append(b, make([]byte, publishedLen)...)
+		put48(b[len(b)-publishedLen:], h.published)
+	}
 	return b
 }
 

@@ -100,6 +100,13 @@ func (d *tiered) search(t *testing.T, channels topology.Channels, bounds redisbr
 func (d *tiered) all(t *testing.T, moved map[string]time.Time) {
 	t.Helper()
 	began := time.Now()
+	defer func() {
+		if t.Failed() {
+			for _, id := range d.ids {
+				t.Logf("%s was due %v after the last search, at most, and came %v after that", id, d.due[id].Sub(began), d.arrived(id).Sub(d.due[id]))
+			}
+		}
+	}()
 	for _, id := range d.ids {
 		until(t, id+" is handled", func() bool { return len(d.times(id)) > 0 })
 	}
@@ -122,11 +129,12 @@ func (d *tiered) all(t *testing.T, moved map[string]time.Time) {
 			}
 			continue
 		}
-		if early := d.sent[id].Sub(got[0]); early > 0 {
+		came := d.arrived(id)
+		if early := d.sent[id].Sub(came); early > 0 {
 			t.Errorf("%s stayed in its tier, and came %v early", id, early)
 		}
-		if before != "" && got[0].Before(d.times(before)[0]) {
-			t.Errorf("%s came %v before %s", id, d.times(before)[0].Sub(got[0]), before)
+		if before != "" && came.Before(d.arrived(before)) {
+			t.Errorf("%s came %v before %s", id, d.arrived(before).Sub(came), before)
 		}
 		// A search may hold it until it is over. What waits behind one that is due later shows
 		// in the order.
@@ -134,7 +142,7 @@ func (d *tiered) all(t *testing.T, moved map[string]time.Time) {
 		if began.After(out) {
 			out = began
 		}
-		if late := got[0].Sub(out); late > longTier/5 {
+		if late := came.Sub(out); late > longTier/5 {
 			t.Errorf("%s stayed in its tier, and came %v late", id, late)
 		}
 		before = id

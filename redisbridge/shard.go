@@ -33,7 +33,7 @@ const (
 	// stay so only if the broker has little of each in hand.
 	window = 64
 	// refusedPause is how long a message waits that a queue has refused, and
-	// brokenPause one over which the broker has closed the channel.
+	// brokenPause, at most, one over which the broker has closed the channel.
 	refusedPause = time.Second
 	brokenPause  = time.Minute
 )
@@ -66,6 +66,8 @@ type shard struct {
 	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last    claimed
 
+	objections *objections
+
 	health health
 }
 
@@ -73,7 +75,7 @@ func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
 		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: newServerClock(),
+		entered: make(chan struct{}, 1), clock: newServerClock(), objections: newObjections(),
 	}
 }
 

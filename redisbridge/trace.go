@@ -17,7 +17,7 @@ const tracedAs = "redisbridge"
 
 // parkTraced is parkNow within a span.
 func (p *Park) parkTraced(
-	ctx context.Context, step tracing.Step, key string, m *message.Message, w message.When, begin []byte,
+	ctx context.Context, step tracing.Step, key string, m *message.Message, w message.When, begin beginning,
 ) (message.Ticket, error) {
 	step.Name = tracing.Park
 	ctx, span := p.tracer.Start(ctx, step, m)
@@ -40,17 +40,16 @@ func (p *Park) parkHere() tracing.Step {
 // parkEntry parks a message of the inbox, within a span of its publisher's trace where it
 // carries that of one which is sampled.
 func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, w message.When) (message.Ticket, error) {
-	begin := newRecord(0, false, 0, envelopeRoom+len(m.Body))
 	if b.tracer != nil {
 		if origin := tracing.Origin(m.Headers); origin.IsSampled() {
 			step := tracing.Step{
 				Kind: trace.SpanKindConsumer, Type: semconv.MessagingOperationTypeProcess,
 				Destination: b.config.Topology.Inbox(), Parent: origin,
 			}
-			return b.park.parkTraced(ctx, step, key, m, w, begin)
+			return b.park.parkTraced(ctx, step, key, m, w, beginning{})
 		}
 	}
-	return b.park.parkNow(ctx, key, m, w, begin)
+	return b.park.parkNow(ctx, key, m, w, beginning{})
 }
 
 // traces is 1 where the scripts are to return envelopes, which have the context of their
