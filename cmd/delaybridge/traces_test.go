@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,8 +80,8 @@ func startTracedWorld(t *testing.T) *tracedWorld {
 		t.Fatal(err)
 	}
 	w.consume()
-	w.keep("bridge", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT="+w.collector.grpcURL)
-	w.keep("consume --queue printing --bind order.*", "OTEL_EXPORTER_OTLP_ENDPOINT="+w.collector.httpURL)
+	w.keep("bridge", map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": w.collector.grpcURL})
+	w.keep("consume --queue printing --bind order.*", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": w.collector.httpURL})
 	return w
 }
 
@@ -94,18 +94,15 @@ func (w *tracedWorld) command(env []string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// keep runs a command until the end of the test.
-func (w *tracedWorld) keep(command string, env ...string) {
-	cmd := w.command(env, strings.Fields(command)...)
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			w.t.Errorf("%s: %v", command, err)
-		}
-	})
+// keep runs a command until the end of the test, and returns once it is ready: what
+// is published before a consumer has bound its queue is unrouted.
+func (w *tracedWorld) keep(command string, env map[string]string) {
+	w.t.Helper()
+	vars := maps.Clone(w.vars)
+	maps.Copy(vars, env)
+	p := startServing(w.t, vars, nil, strings.Fields(command)...)
+	w.t.Cleanup(func() { p.stop(w.t, servePatience) })
+	p.awaitReady(w.t)
 }
 
 // publish runs `delaybridge publish`.
