@@ -126,12 +126,17 @@ func report(out io.Writer, paths []path, results map[string]*result) figures {
 
 	raw, exact, arbitrary := results["raw"], results["exact"], results["arbitrary"]
 	fmt.Fprintf(out, "\nours / raw, medians of %d floods and %d paces:\n", len(raw.delivered), len(raw.p99))
-	return figures{
+	f := figures{
 		"exact_over_raw_throughput":       ratio(exact.delivered, raw.delivered),
 		"arbitrary_over_raw_throughput":   ratio(arbitrary.delivered, raw.delivered),
 		"arbitrary_over_raw_p99_lateness": ratio(arbitrary.p99, raw.p99),
 		"early":                           float64(early),
 	}
+	for name, r := range results { // for the plots
+		f[name+"_delivered_per_s"] = math.Round(median(r.delivered))
+		f[name+"_p50_ms"], f[name+"_p99_ms"], f[name+"_max_ms"] = round3(median(r.p50)), round3(median(r.p99)), round3(r.worst)
+	}
+	return f
 }
 
 func ratio(ours, raw []float64) float64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -69,6 +70,13 @@ func runScale(ctx context.Context, only string, crowd int) (figures, error) {
 		return s.figures, fmt.Errorf("-only: there is no measurement %q", name)
 	}
 	return s.figures, nil
+}
+
+// compare notes down the rates of ours and of a bare way, per second, as their ratio and
+// for the plots.
+func (s *scale) compare(what string, ours, bare []float64) {
+	s.figures[what+"_over_bare"] = ratio(ours, bare)
+	s.figures[what+"_per_s"], s.figures[what+"_bare_per_s"] = math.Round(median(ours)), math.Round(median(bare))
 }
 
 // onServers runs a measurement with a pair of servers and a site on them.

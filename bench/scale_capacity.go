@@ -25,7 +25,7 @@ func (s *scale) note(c *costs, bytes bool) {
 const capacityFor = 15 * time.Second
 
 // rates are those that the costs are taken from, and those to predict.
-var rates = struct{ from, to [2]int }{[2]int{500, 4000}, [2]int{1000, 2500}} //nolint:gochecknoglobals // a constant, if there were such
+var rates = struct{ from, to [2]int }{[2]int{500, 8000}, [2]int{2000, 5000}} //nolint:gochecknoglobals // a constant, if there were such
 
 // costOfTime finds what a message costs in time on processors, for the model of
 // docs/capacity.md: the slope of a line through two rates. Then it looks whether
@@ -48,7 +48,8 @@ func (s *scale) costOfTime(ctx context.Context) error {
 		}
 		line := map[string][2]float64{} // idle, us
 		for _, part := range []string{usage.Redis, usage.Bridge, usage.RabbitMQ} {
-			us := (high[part] - low[part]) / float64(rates.from[1]-rates.from[0])
+			// What is done every so often, however many messages there are, may hide the rest.
+			us := max(0, (high[part]-low[part])/float64(rates.from[1]-rates.from[0]))
 			line[part] = [2]float64{max(0, low[part]-us*float64(rates.from[0])), us * 1e6}
 		}
 		c.redisIdle, c.redis = line[usage.Redis][0], line[usage.Redis][1]

@@ -41,7 +41,7 @@ func (s *scale) parking(ctx context.Context) error {
 			}
 			say("park %d of %d: ours %.0f/s, bare %.0f/s", round+1, parkRounds, ours[round], bare[round])
 		}
-		s.figures["park_over_bare"] = ratio(ours, bare)
+		s.compare("park", ours, bare)
 		return nil
 	})
 }

@@ -65,7 +65,7 @@ func (s *scale) promoting(ctx context.Context) error {
 			}
 			say("promote %d of %d: ours %.0f/s, bare %.0f/s", round+1, promoteRounds, ours[round], theirs[round])
 		}
-		s.figures["promote_over_bare"] = ratio(ours, theirs)
+		s.compare("promote", ours, theirs)
 		return nil
 	})
 }
