@@ -301,12 +301,12 @@ func TestExchangesComeAfterThoseTheyLeadTo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		top := drawTopology(t)
-		declared := map[string]bool{}
+		bindings, declared := top.Bindings(), map[string]bool{}
 		for _, x := range top.Exchanges() {
 			if alternate, ok := x.Args["alternate-exchange"].(string); ok && !declared[alternate] {
 				t.Fatalf("exchange %s comes before its alternate %s", x.Name, alternate)
 			}
-			for _, b := range top.Bindings() {
+			for _, b := range bindings {
 				if b.Source == x.Name && b.ToExchange && !declared[b.Destination] {
 					t.Fatalf("exchange %s comes before %s, to which it leads", x.Name, b.Destination)
 				}
