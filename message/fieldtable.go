@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,8 +34,9 @@ func appendSized(b []byte, write func([]byte) []byte) []byte {
 
 func appendTable(b []byte, table amqp.Table) []byte {
 	return appendSized(b, func(b []byte) []byte {
-		for name, value := range table {
-			b = appendValue(appendShortString(b, name), value)
+		// In order, so that a message is always written the same way.
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			b = appendValue(appendShortString(b, name), table[name])
 		}
 		return b
 	})
