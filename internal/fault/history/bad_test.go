@@ -373,6 +373,14 @@ func TestBadHistories(t *testing.T) {
 			},
 			[]string{wrong}, "cancelled, but closed",
 		},
+		"wrong: published twice, cancelled, and delivered": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, 31_000_000, history.Published, 0)
+				r.add(2_000_000, customer, history.Cancel)
+				r.add(2_000_100, customer, history.Cancelled)
+			},
+			[]string{wrong}, "cancelled by customers/1, and received by consumer-1/1 after that",
+		},
 		"wrong: a message without ID": {
 			closedOrder, func(r *run) {
 				r.events = append(r.events, history.Event{At: 5_000_000, Who: consumer, Kind: history.Received})

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -26,6 +27,40 @@ func (r *record) wrongChange() (why []string) {
 		}
 		if !r.mayHave(call, e.At) {
 			why = append(why, fmt.Sprintf("%s dropped it as %s, which it was not", e.Who, e.Detail))
+		}
+	}
+	return why
+}
+
+// cancelledFor objects to what is delivered after a cancellation that was answered before
+// the message can have been due, and so reached all that was published by then: however
+// often that was, and whatever way each copy took.
+func (r *record) cancelledFor() (why []string) {
+	for i := range r.changes {
+		c := &r.changes[i]
+		if c.outcome != Cancelled && c.outcome != Tombstoned || r.mayHave(Reschedule, math.MaxInt64) {
+			continue
+		}
+		due := int64(math.MaxInt64)
+		publishedLater := false
+		for _, a := range r.attempts {
+			if a.outcome == Refused {
+				continue
+			}
+			begun := a.at
+			if c.outcome == Tombstoned { // nothing was known of it
+				begun = a.answered
+			}
+			publishedLater = publishedLater || begun == 0 || begun+max(0, a.ahead) >= c.at
+			due = min(due, a.notBefore)
+		}
+		if publishedLater || due <= c.answered {
+			continue
+		}
+		for _, e := range r.received {
+			if e.At > c.answered {
+				why = append(why, fmt.Sprintf("%s by %s, and received by %s after that", c.outcome, c.who, e.Who))
+			}
 		}
 	}
 	return why
