@@ -21,6 +21,7 @@ const (
 const (
 	HeaderTraceparent = "traceparent"
 	HeaderTracestate  = "tracestate"
+	HeaderBaggage     = "baggage"
 )
 
 // ReservedPrefix starts the name of every header that the bridge adds.

@@ -7,7 +7,7 @@ import (
 )
 
 // Errors that callers of [Producer.Publish] branch on. Every error of Publish
-// wraps one of the first five.
+// wraps one of the first six.
 var (
 	// ErrUnconfirmed means that nobody can know whether the server has the
 	// message: the connection or the context ended between sending and the
@@ -22,6 +22,9 @@ var (
 	// ErrUnroutable means that the queue of the message's tier is gone, so that
 	// the broker has returned the message.
 	ErrUnroutable = broker.ErrUnroutable
+	// ErrConflict means that a message with the same ID and other content waits already,
+	// so that no server has this one.
+	ErrConflict = errors.New("another message with this ID waits")
 	// ErrInvalid means that the message or its delay breaks a limit. The error
 	// names every fault.
 	ErrInvalid = errors.New("invalid message")

@@ -1,9 +1,9 @@
 // Package producer publishes messages with a delay.
 //
-// A message whose delay equals a tier goes straight to that tier; the broker
-// does the rest. One that is due at once goes to the ready exchange. Any other
-// is parked in Redis through a [Parker], or, where there is none, sent to the
-// entry exchange, from which a bridge takes it.
+// A message that is to be delayed is parked in Redis through a [Parker]. Where there is
+// none, or with Config.Untracked, one whose delay equals a tier goes straight to that
+// tier, and the broker does the rest; without a Parker, any other one goes to the entry
+// exchange, from which a bridge takes it. One that is due at once goes to the ready exchange.
 //
 //	p, err := producer.New(producer.Config{URL: url, Topology: t})
 //	go p.Run(ctx)
@@ -57,14 +57,13 @@ type Config struct {
 	URL string
 	// Topology must be what was applied to the broker. Required.
 	Topology *topology.Topology
-	// Parker takes messages whose delay equals no tier. Without one they go
-	// through the broker's inbox.
+	// Parker takes all messages that are to be delayed, so that they are tracked: they
+	// can be looked up, listed, cancelled and rescheduled. Without one, messages whose
+	// delay equals no tier go through the broker's inbox.
 	Parker Parker
-	// ParkAll has the Parker take messages whose delay equals a tier, too: there they
-	// can be looked up, brought forward without a search through the tiers, and told from
-	// a second one with the same ID.
-	// Otherwise these need neither Redis nor a bridge. Defaults to false.
-	ParkAll bool
+	// Untracked has messages whose delay equals a tier go straight there, past the
+	// Parker: they need neither Redis nor a bridge. Defaults to false.
+	Untracked bool
 	// Channels is the number of AMQP channels to publish over, 1 to MaxChannels.
 	// Defaults to DefaultChannels.
 	Channels int
@@ -115,9 +114,6 @@ func New(c Config) (*Producer, error) {
 	}
 	if c.Channels < 1 || c.Channels > MaxChannels {
 		fault("Config.Channels is %d: use 1 to %d", c.Channels, MaxChannels)
-	}
-	if c.ParkAll && c.Parker == nil {
-		fault("Config.ParkAll needs a Parker")
 	}
 	if c.GiveUpAfter < 0 {
 		fault("Config.GiveUpAfter is %v: must not be negative", c.GiveUpAfter)

@@ -20,9 +20,9 @@ type Receipt struct {
 	// Due is when it is to be delivered: by Redis' clock where it is parked, by
 	// this machine's otherwise.
 	Due time.Time
-	// Duplicate means that a message with this ID is parked already, or was
-	// published not longer ago than the parker remembers. It stays as it is, and
-	// Due is that message's.
+	// Duplicate means that this message waits already, or was published not longer ago
+	// than the parker remembers: one with this ID and the same content. It stays as it
+	// is, and Due is that message's.
 	Duplicate bool
 	// Cancelled means that this ID was cancelled, so that nothing was published. Due
 	// is that of the message that was cancelled, or zero.
@@ -37,7 +37,7 @@ type Receipt struct {
 // as long as ctx allows. Headers x-delay and x-deliver-at are left out: w counts.
 // A message of an entry beside the default one that takes a tier gets x-delay.
 //
-// The error wraps ErrInvalid, ErrNotSent, ErrRefused, ErrUnroutable or
+// The error wraps ErrInvalid, ErrConflict, ErrNotSent, ErrRefused, ErrUnroutable or
 // ErrUnconfirmed. Only after ErrUnconfirmed may a server have the message, and
 // may it still be on its way out: leave its body and headers alone.
 func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
@@ -89,7 +89,7 @@ func (p *Producer) choose(ctx context.Context, entry *routes, m *message.Message
 		if delay == 0 {
 			return p.send(ctx, entry.ready, m, now, now)
 		}
-		if tier, ok := entry.tiers[delay]; ok && !p.config.ParkAll {
+		if tier, ok := entry.tiers[delay]; ok && (p.config.Untracked || p.config.Parker == nil) {
 			return p.send(ctx, tier, m, now, w.From(now))
 		}
 	}
@@ -146,6 +146,9 @@ func (p *Producer) park(ctx context.Context, entry *routes, m *message.Message, 
 		receipt.Duplicate = true
 	case message.CancelledBefore:
 		receipt.Cancelled = true
+	case message.Conflict:
+		return Receipt{}, fmt.Errorf("%w: it is due %s: give each message an ID of its own, or cancel that one",
+			ErrConflict, ticket.Due.UTC().Format(time.RFC3339))
 	case message.Overdue:
 		receipt, err = p.send(ctx, entry.ready, m, now, ticket.Due)
 		receipt.Past = true

@@ -39,13 +39,14 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	if err := p.check(ctx); err != nil {
 		return message.Arrival{}, err
 	}
-	shard, slot := locate(m.ID, len(p.keys))
+	key := keyOf(m.Entry, m.ID)
+	shard, _ := locate(key, len(p.keys))
 	k := p.keys[shard]
 	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
 	for {
 		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
-			[]string{k.claimed, k.slot(slot), k.envelopes, k.kept},
-			m.ID, published, due, m.Journey.Version,
+			[]string{k.claimed, k.envelopes, k.kept},
+			key, published, due, m.Journey.Version,
 			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds(),
 			string(m.Journey.Path)).Int64Slice()
 		switch {
@@ -77,10 +78,11 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 // false where it is not to be parked (any more), as somebody has parked, cancelled or
 // handled it meanwhile, or this is another message with its ID.
 func (p *Park) carry(ctx context.Context, m *message.Message) (bool, error) {
-	shard, slot := locate(m.ID, len(p.keys))
+	key := keyOf(m.Entry, m.ID)
+	shard, slot := locate(key, len(p.keys))
 	k := p.keys[shard]
 	args := append([]any{
-		wakeChannel(p.config.Topology), k.number, m.ID, unixMS(m.Journey.Published), m.Journey.Version, message.AppendEnvelope(nil, m, m.ID),
+		wakeChannel(p.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, message.AppendEnvelope(nil, m, m.ID),
 	}, p.leads...)
 	parked, err := p.scripts.carry.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
 	return parked, classify(err)

@@ -17,18 +17,18 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Done: the message waited. It is cancelled, or has its new due time. Where the
+	// Done: a message waited. It is cancelled, or has its new due time. Where the
 	// broker had it already, its consumer drops what comes out of it.
 	Done Outcome = "done"
 	// WasCancelled: the message was cancelled before.
 	WasCancelled Outcome = "cancelled before"
 	// WasDelivered: it is too late; a consumer has taken the message.
 	WasDelivered Outcome = "delivered"
-	// Unknown: nothing is known of the ID, or no more than when it was due. If a
-	// message with it is on its way nevertheless, from a tier or in its consumer's
-	// queue, the consumer drops it, or parks it again until its new due time, as long
-	// as it asks Redis about what comes.
-	Unknown Outcome = "unknown"
+	// Recorded: no message with the ID waits in Redis. If one is on its way, in the
+	// inbox, in a tier or in its consumer's queue, it is dropped when it arrives, or
+	// parked again until its new due time, until Change.Until: by a bridge, or by a
+	// consumer that asks [Park.Arrive].
+	Recorded Outcome = "recorded"
 )
 
 // A Change is what [Park.Cancel] and [Park.Reschedule] return.
@@ -38,14 +38,21 @@ type Change struct {
 	At time.Time
 	// Due is when the message is or was due; zero where that is unknown.
 	Due time.Time
+	// Messages is how many messages with the ID the outcome is true of: those that have
+	// other content than the first one count, too. Where several outcomes are, it is the
+	// first of Done, Recorded, WasCancelled and WasDelivered.
+	Messages int
+	// Until is until when what was cancelled is known to be, and what was Recorded holds;
+	// zero otherwise.
+	Until time.Time
 }
 
 // changeOf reads what the scripts return, whose codes are those of outcomes, and the
 // envelope where that is with it.
 func changeOf(answer []any) (_ Change, envelope string, _ error) {
 	r := reply{rest: answer}
-	code, at, due := r.int(), r.int(), r.int()
-	outcomes := map[int64]Outcome{1: Done, 2: WasCancelled, 3: WasDelivered, 4: Unknown}
+	code, at, due, messages, until := r.int(), r.int(), r.int(), r.int(), r.int()
+	outcomes := map[int64]Outcome{1: Done, 2: WasCancelled, 3: WasDelivered, 4: Recorded}
 	outcome, known := outcomes[code]
 	if !known {
 		r.fail("outcome %d has no meaning", code)
@@ -53,21 +60,23 @@ func changeOf(answer []any) (_ Change, envelope string, _ error) {
 	if len(r.rest) > 0 {
 		envelope = r.string()
 	}
-	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due)}, envelope, r.err
+	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due), Messages: int(messages), Until: instantOf(until)}, envelope, r.err
 }
 
-// Cancel sees to it that a message has no effect, and says truthfully whether it came
-// in time. A message that waits in Redis leaves it. One that the broker has already, and
-// one of which nothing is known, is dropped by its consumer when it comes out, if that
-// asks [Park.Arrive]; so Unknown does not mean that nothing has happened. Publishing the ID
-// again has no effect as long as it is remembered.
+// Cancel sees to it that the messages with an ID have no effect, and says truthfully
+// whether it came in time. What waits in Redis leaves it. What the broker has already, and
+// what Redis has never seen, is dropped by its consumer when it comes out, if that asks
+// [Park.Arrive]. Publishing the ID again has no effect until Change.Until: a day after the
+// message would have been due, and where nothing is known of it, after the longest tier.
 //
 // After an error that wraps ErrUnconfirmed nobody can know; calling it again is
 // harmless.
 func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
-	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
-		return p.scripts.cancel, []string{k.schedule, k.claimed, k.slot(slot), k.envelopes, k.kept},
-			append([]any{id, p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.traces()}, p.leads...)
+	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
+		tiers := p.config.Topology.Tiers()
+		unknown := keepVersions + tiers[len(tiers)-1].TTL
+		return p.scripts.cancel, []string{k.schedule, k.claimed, k.envelopes, k.kept},
+			append([]any{key, keepVersions.Milliseconds(), unknown.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("cancel message %s: %w", id, err)
@@ -79,9 +88,9 @@ func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 // whether it came in time. An instant that has passed is now. Where the broker has the
 // message already it is parked again, as another version, and the consumer drops the
 // one that comes out at the old time, if it asks [Park.Arrive]. Of a message that went
-// straight into a tier nothing is known, and the outcome is Unknown. Its consumer parks it
-// again when it comes, or handles it if the new time has passed by then: so to bring it
-// forward, call [Park.SearchTiers] after this.
+// straight into a tier nothing is known, and the outcome is Recorded: its consumer parks it
+// again when it comes, or handles it if the new time has passed by then. So it cannot be
+// brought forward.
 //
 // The error wraps ErrInvalid where w is out of bounds. After one that wraps
 // ErrUnconfirmed nobody can know which due time counts; calling it again is harmless.
@@ -96,9 +105,9 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 		instant, _ := w.Instant()
 		ms = max(0, instant.UnixMilli())
 	}
-	change, err := p.change(ctx, tracing.Reschedule, id, func(k shardKeys, slot slot) (*redis.Script, []string, []any) {
-		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.slot(slot), k.envelopes, k.kept},
-			append([]any{wakeChannel(p.config.Topology), k.number, id, relative, ms, keepVersions.Milliseconds(), p.traces()}, p.leads...)
+	change, err := p.change(ctx, tracing.Reschedule, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
+		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept},
+			append([]any{wakeChannel(p.config.Topology), k.number, key, relative, ms, keepVersions.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w", id, err)
@@ -107,7 +116,7 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 }
 
 // changeCall returns the script that changes what is known of an ID, and what it takes.
-type changeCall func(shardKeys, slot) (*redis.Script, []string, []any)
+type changeCall func(_ shardKeys, key string) (*redis.Script, []string, []any)
 
 // change runs a script, and notes down a span of that name where somebody traces.
 func (p *Park) change(ctx context.Context, step, id string, call changeCall) (Change, error) {
@@ -128,8 +137,9 @@ func (p *Park) changeNow(ctx context.Context, id string, call changeCall) (_ Cha
 	if err := p.check(ctx); err != nil {
 		return Change{}, "", err
 	}
-	shard, slot := locate(id, len(p.keys))
-	script, keys, args := call(p.keys[shard], slot)
+	key := keyOf(p.entryName, id)
+	shard, _ := locate(key, len(p.keys))
+	script, keys, args := call(p.keys[shard], key)
 	answer, err := script.Run(ctx, p.config.Client, keys, args...).Slice()
 	if err != nil {
 		return Change{}, "", classify(err)

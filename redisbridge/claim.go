@@ -34,16 +34,17 @@ type claimed struct {
 // parked is one message that was claimed.
 type parked struct {
 	record
-	id        string
-	promoteAt int64 // Unix ms
+	key       string
+	id        string // of the key
+	promoteAt int64  // Unix ms
 }
 
 // promoted says which message it is that the broker has, as lua/settle.lua reads it.
 func (p parked) promoted(lead int64) []byte {
-	b := make([]byte, recordHeader+2*publishedLen, 40)
-	copy(b, p.record[:recordHeader])
-	put48(b[recordHeader:], p.published())
-	put48(b[recordHeader+publishedLen:], p.promoteAt)
+	b := make([]byte, digestAt+2*publishedLen, 40)
+	copy(b, p.record[:digestAt])
+	put48(b[digestAt:], p.published())
+	put48(b[digestAt+publishedLen:], p.promoteAt)
 	return strconv.AppendInt(b, lead, 10)
 }
 
@@ -81,7 +82,8 @@ func (s *shard) claim(ctx context.Context, room int, step time.Duration) (claime
 	if c.status == answerClaimed {
 		c.turn, c.asked, c.inHand, c.held, c.expired = r.int(), r.int() == 1, r.int(), r.int() == 1, r.int() == 1
 		for len(r.rest) > 0 && r.err == nil {
-			p := parked{id: r.string(), promoteAt: r.int(), record: record(r.string())}
+			p := parked{key: r.string(), promoteAt: r.int(), record: record(r.string())}
+			p.id = idOf(p.key)
 			if !p.whole() {
 				r.fail("the record of message %s is cut off", p.id)
 				break
@@ -125,7 +127,7 @@ func (s *shard) now() int64 {
 func (s *shard) settle(ctx context.Context, done []outcome) error {
 	args := append(make([]any, 0, 2+2*len(done)), s.b.config.Window.Milliseconds(), keepVersions.Milliseconds())
 	for _, o := range done {
-		args = append(args, o.id, o.promoted(o.lead(o.promoteAt, s.leads)))
+		args = append(args, o.key, o.promoted(o.lead(o.promoteAt, s.leads)))
 	}
 	return s.exec(ctx, s.b.scripts.settle, []string{s.keys.schedule, s.keys.claimed, s.keys.envelopes, s.keys.kept, s.keys.state}, args)
 }
@@ -134,7 +136,7 @@ func (s *shard) settle(ctx context.Context, done []outcome) error {
 func (s *shard) postpone(ctx context.Context, back []outcome) error {
 	args := append(make([]any, 0, 1+4*len(back)), s.b.id)
 	for _, o := range back {
-		args = append(args, o.id, o.version(), o.promoteAt, o.lead(o.promoteAt, s.leads))
+		args = append(args, o.key, o.version(), o.promoteAt, o.lead(o.promoteAt, s.leads))
 	}
 	return s.exec(ctx, s.b.scripts.postpone, []string{s.keys.schedule, s.keys.state, s.keys.claimed, s.keys.envelopes}, args)
 }

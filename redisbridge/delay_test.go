@@ -66,7 +66,7 @@ func TestDelayComesBackToItsQueueWhenDue(t *testing.T) {
 	b.run(t, nil)
 	due := map[string]time.Time{}
 	for _, d := range []time.Duration{0, 1, 10 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second} {
-		for n := range 20 { // enough of them at once for plain commands
+		for n := range 20 {
 			m := failedOnce(fmt.Sprintf("%v-%d", d, n), "billing")
 			due[m.ID] = time.Now().Add(d)
 			go func() {

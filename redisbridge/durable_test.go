@@ -219,7 +219,6 @@ func newParking(t testing.TB) *parking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redisbridge.ParkPlainly(p.park)
 	return p
 }
 

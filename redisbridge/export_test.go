@@ -46,6 +46,24 @@ func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, er
 	return len(done), first.shards[shard].settle(ctx, done)
 }
 
+// SettledTwice has a bridge claim what a shard has due, and say twice that the broker has it,
+// before and after between. It returns how many messages that is.
+func SettledTwice(ctx context.Context, b *Bridge, shard int, between func()) (int, error) {
+	c, err := b.shards[shard].claim(ctx, claimMost, 0)
+	if err != nil {
+		return 0, err
+	}
+	done := make([]outcome, len(c.messages))
+	for i, p := range c.messages {
+		done[i].parked = p
+	}
+	if err := b.shards[shard].settle(ctx, done); err != nil {
+		return 0, err
+	}
+	between()
+	return len(done), b.shards[shard].settle(ctx, done)
+}
+
 // ShardOf returns the shard of an ID.
 func ShardOf(b *Bridge, id string) int { return ShardIn(b.config.Topology, id) }
 
@@ -136,41 +154,22 @@ func (l *Lots) Park(ctx context.Context, bytes int) error {
 // LotBytes is lotBytes.
 const LotBytes = lotBytes
 
-// ParkPlainly has p use plain commands for lots of one message, too.
-func ParkPlainly(p *Park) { p.plainWorth = 1 }
-
-// Mislead has p believe that Redis' clock is off by so much, and know it well enough
-// for plain commands.
-func Mislead(ctx context.Context, p *Park, off time.Duration) error {
-	for shard, clock := range p.clocks {
-		for known := false; !known; {
-			asked := time.Now()
-			us, err := p.scripts.clock.Run(ctx, p.config.Client, []string{p.keys[shard].state}).Int64()
-			if err != nil {
-				return err
-			}
-			clock.forget()
-			clock.learn(asked, time.Now(), us+off.Microseconds())
-			least, most, _ := clock.bounds(time.Now())
-			known = most-least <= plainWidth/2
+// LeaveEntry has the schedule hold an entry of an ID for a message due at an instant, as a
+// crash of Redis in the middle of a script may.
+func LeaveEntry(ctx context.Context, p *Park, id string, due time.Time) error {
+	shard, _ := locate(id, len(p.keys))
+	k, part := p.keys[shard], "0"
+	at := due.Add(-ahead).UnixMilli()
+	for _, lead := range p.config.Topology.Leads() {
+		if time.Until(due) >= lead {
+			part, at = strconv.FormatInt(lead.Milliseconds(), 10), due.Add(-lead).UnixMilli()
 		}
 	}
-	return nil
-}
-
-// StoreAndVanish parks by plain commands, as a process does that dies right
-// afterwards: what should not have been stored is not taken back.
-func StoreAndVanish(ctx context.Context, p *Park, m *message.Message, due time.Time) error {
-	shard, slot := locate(m.ID, len(p.keys))
-	now := time.Now().UnixMilli()
-	one := placed{parking: &parking{
-		shard: shard, slot: slot, id: m.ID, stored: message.AppendEnvelope(beginning{}.append(nil), m, m.ID),
-	}, due: due.UnixMilli()}
-	one.at, one.part = p.place(one.due, now, false)
-	put48(one.stored, one.due)
-	put48(one.stored[6:], now)
-	_, err := p.storePlainly(ctx, shard, []placed{one})
-	return err
+	bucket := at / bucketMS
+	client := p.config.Client
+	added, err := client.ZAdd(ctx, k.bucket(part, bucket), redis.Z{Score: float64(at % bucketMS), Member: id}).Result()
+	return errors.Join(err, client.HIncrBy(ctx, k.counts(), part, added).Err(), client.SAdd(ctx, k.schedule, part).Err(),
+		client.ZAdd(ctx, k.part(part), redis.Z{Score: float64(bucket), Member: bucket}).Err())
 }
 
 // NewAcks returns what takes the tags of deliveries that are dealt with or to be

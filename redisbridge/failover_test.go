@@ -37,7 +37,6 @@ func newTraffic(t *testing.T, store *servers.Store) *traffic {
 	c := topology.Config{Tiers: []time.Duration{500 * time.Millisecond, time.Second}, Lead: time.Second, Shards: 8}
 	r := &traffic{bench: newBenchAt(t, c, env), dues: dueTimes{at: map[string]time.Time{}}}
 	r.arrivals = listen(t, r.dial(t))
-	redisbridge.ParkPlainly(r.park) // and by script what is due within a second
 	r.run(t, nil)
 	r.stop = r.keepParking(t, publishers, r.parkSoon)
 	t.Cleanup(r.stop)

@@ -23,7 +23,8 @@ func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handli
 	if m.ID == "" {
 		return nil
 	}
-	shard, slot := locate(m.ID, len(p.keys))
+	key := keyOf(m.Entry, m.ID)
+	shard, _ := locate(key, len(p.keys))
 	k := p.keys[shard]
 	h.At, h.RetryAt = h.At.UTC().Truncate(time.Millisecond), h.RetryAt.UTC().Truncate(time.Millisecond)
 	h.History = h.History[max(0, len(h.History)-maxLines):]
@@ -35,8 +36,8 @@ func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handli
 	if h.RetryAt.After(until) {
 		until = h.RetryAt
 	}
-	err = p.scripts.handled.Run(ctx, p.config.Client, []string{k.slot(slot), k.envelopes, k.kept},
-		m.ID, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(p.config.Remember).UnixMilli()).Err()
+	err = p.scripts.handled.Run(ctx, p.config.Client, []string{k.envelopes, k.kept},
+		key, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(p.config.Remember).UnixMilli()).Err()
 	if err != nil {
 		return fmt.Errorf("note down the handling of message %s: %w", m.ID, classify(err))
 	}

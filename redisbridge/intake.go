@@ -1,7 +1,6 @@
 package redisbridge
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,9 +28,6 @@ var (
 	errCancelled = errors.New("the broker has cancelled the consumer")
 	// errTooLarge means that no broker takes a message from us, as it is.
 	errTooLarge = errors.New("headers too large")
-	// errGivenBack means that the broker gives a message to whoever comes next, who
-	// perhaps has parked it already.
-	errGivenBack = errors.New("back in the inbox")
 )
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
@@ -101,7 +97,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 	}
 	watched, done := context.WithCancel(ctx)
 	defer done()
-	q := &questions{ch: ch, inbox: b.config.Topology.Inbox(), prefetch: prefetch}
+	q := &questions{ch: ch, inbox: b.config.Topology.Inbox()}
 	go b.watchConsumer(watched, q) // ends with the channel
 	acks := newAcks(ch, (prefetch+7)/8)
 	defer acks.flush()
@@ -124,7 +120,7 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 				}
 				return errCancelled
 			}
-			hands.Go(func() { b.takeInOne(ctx, ready, acks, q, &d) })
+			hands.Go(func() { b.takeInOne(ctx, ready, acks, &d) })
 		}
 	}
 	return nil
@@ -155,10 +151,9 @@ func (b *Bridge) watchConsumer(ctx context.Context, q *questions) {
 // questions are those that an intake asks over its channel, one at a time: the library
 // takes the first answer for that to whichever question.
 type questions struct {
-	mu       sync.Mutex
-	ch       *amqp.Channel
-	inbox    string
-	prefetch int
+	mu    sync.Mutex
+	ch    *amqp.Channel
+	inbox string
 }
 
 // consumers returns how many the inbox has.
@@ -169,20 +164,11 @@ func (q *questions) consumers() (int, error) {
 	return inbox.Consumers, err
 }
 
-// held reports whether nobody else was given, until now, what the channel has delivered.
-// The broker gives it to others once it has lost the channel, of which we may learn later:
-// so it is asked for something that changes nothing.
-func (q *questions) held() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ch.Qos(q.prefetch, 0, false) == nil
-}
-
 // takeInOne tries until the message is somewhere else, or ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, q *questions, d *amqp.Delivery) {
-	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered, held: q.held}
-	if e.key == "" {
-		e.key = rand.Text()
+func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
+	e := entry{Delivery: d, id: d.MessageId}
+	if e.id == "" {
+		e.id = rand.Text()
 	}
 	for ctx.Err() == nil {
 		err := b.place(ctx, ready, &e)
@@ -190,18 +176,15 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 		case err == nil:
 			acks.add(d.DeliveryTag)
 			return
-		case errors.Is(err, errGivenBack):
-			return
 		case errors.Is(err, errTooLarge):
-			b.log.Error("message goes to quarantine as it is", "id", e.key, "error", err)
+			b.log.Error("message goes to quarantine as it is", "id", e.id, "error", err)
 			acks.reject(d.DeliveryTag) // the inbox dead-letters there
 			b.taken.quarantined.Add(1)
 			return
 		}
-		e.again = e.again || errors.Is(err, ErrUnconfirmed)
 		b.repairs.consider(err)
 		if ctx.Err() == nil {
-			b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
+			b.log.Warn("message stays in the inbox for now", "id", e.id, "error", err)
 			pause(ctx, retryPause)
 		}
 	}
@@ -210,9 +193,7 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 // entry is a message of the inbox.
 type entry struct {
 	*amqp.Delivery
-	key   string      // under which it is parked
-	again bool        // it may have been parked before, by this bridge or another
-	held  func() bool // whether nobody else was given it
+	id string // its own, or one that is made up
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
@@ -220,7 +201,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	m := message.FromDelivery(e.Delivery)
 	m.Entry = b.config.Topology.EntryOf(e.Exchange) // whatever the headers say
 	if m.ID == "" {
-		m.ID = e.key
+		m.ID = e.id
 	}
 	if n := message.HeaderBytes(m.Headers); n > message.MaxHeaderBytes {
 		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
@@ -240,27 +221,17 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 // deliver parks a message, or publishes it where it is due.
 func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
-		ticket, err := b.parkEntry(ctx, e.key, m, when)
+		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when)
 		switch {
 		case err != nil:
 			return err
 		case ticket.Parking == message.CancelledBefore:
-			b.log.Info("message is dropped: its ID is cancelled", "id", e.key)
+			b.log.Info("message is dropped: its ID is cancelled", "id", e.id)
 			return counted(&b.taken.dropped, nil)
 		case ticket.Parking == message.Parked:
 			return counted(&b.taken.parked, nil)
 		case ticket.Parking == message.ParkedBefore:
-			another, err := b.isAnother(ctx, e, m)
-			switch {
-			case err != nil:
-				return err
-			case !another:
-				return counted(&b.taken.duplicates, nil)
-			case !e.held():
-				return errGivenBack
-			}
-			e.key = e.MessageId[:min(len(e.MessageId), message.MaxIDBytes/2)] + "~" + rand.Text()
-			return b.deliver(ctx, ready, e, m, when)
+			return counted(&b.taken.duplicates, nil)
 		}
 	}
 	there, err := b.readies.look(ctx, m.Entry)
@@ -278,23 +249,6 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 	})
 	b.readies.forget(err)
 	return counted(&b.taken.published, err)
-}
-
-// isAnother reports whether an entry is another message than the one that was parked
-// before under its key: a foreign client need not give each message an ID of its own. One
-// that may be that message is taken for it, unless it says something else.
-func (b *Bridge) isAnother(ctx context.Context, e *entry, m *message.Message) (bool, error) {
-	switch {
-	case b.config.Window > 0:
-		return false, nil
-	case !e.again:
-		return true, nil
-	}
-	parked, known, err := b.park.Look(ctx, e.key)
-	if err != nil || !known || parked.State == StateCancelled || parked.State == StateMoved {
-		return false, err
-	}
-	return parked.Message.RoutingKey != m.RoutingKey || parked.Message.Entry != m.Entry || !bytes.Equal(parked.Message.Body, m.Body), nil
 }
 
 // publish returns once the broker has answered.

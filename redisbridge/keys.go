@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
+	"strings"
 
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -46,9 +47,37 @@ func allKeys(t *topology.Topology) []shardKeys {
 	return keys
 }
 
-// locate returns the shard of an ID, and its slot within the shard.
-func locate(id string, shards int) (shard int, s slot) {
-	sum := sha1.Sum([]byte(id)) //nolint:gosec // see import
+// What a key of a record begins with that is not simply an ID; lua/lib.lua has the same.
+const (
+	keyOfOther = '\x01' // another message with the ID: its digest follows, and the first one's key
+	keyOfEntry = '\x02' // the name of an entry follows, the same byte again, and the ID
+)
+
+// keyOf returns the key of the first message with an ID in an entry. In the default entry it
+// is the ID. A slot and a shard are those of the key.
+func keyOf(entry, id string) string {
+	if entry == "" && (id == "" || id[0] != keyOfOther && id[0] != keyOfEntry) {
+		return id
+	}
+	return string(rune(keyOfEntry)) + entry + string(rune(keyOfEntry)) + id
+}
+
+// idOf returns the ID in a key.
+func idOf(key string) string {
+	if key != "" && key[0] == keyOfOther && len(key) > digestLen {
+		key = key[1+digestLen:]
+	}
+	if key == "" || key[0] != keyOfEntry {
+		return key
+	}
+	_, id, _ := strings.Cut(key[1:], string(rune(keyOfEntry)))
+	return id
+}
+
+// locate returns the shard of a key, and its slot within the shard. Other messages with its
+// ID are in the same shard.
+func locate(key string, shards int) (shard int, s slot) {
+	sum := sha1.Sum([]byte(key)) //nolint:gosec // see import
 	hex.Encode(s[:4], sum[:2])
 	s[4] = '0' + sum[2]>>7
 	shard = int(binary.BigEndian.Uint32(sum[4:8]) % uint32(shards)) //nolint:gosec // at most MaxShards
@@ -75,11 +104,6 @@ func (k shardKeys) slot(s slot) string { return k.envelopes + ":" + string(s[:])
 func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bridges" }
 func reportsKey(t *topology.Topology) string  { return "{" + t.Prefix() + "}:reports" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
-
-// searchedKey has how many messages of a tier searches have held, while those may be there.
-func searchedKey(t *topology.Topology, tier topology.Tier) string {
-	return "{" + t.Prefix() + "}:searched:" + tier.Name
-}
 
 // wakeChannel carries the number of a shard that has something to do earlier
 // than expected, or wakeAll, or paceWord and how far a bridge is.

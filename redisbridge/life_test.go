@@ -195,7 +195,7 @@ func (p place) put(t *testing.T, b *bench, ch *amqp.Channel, id string) redisbri
 	t.Helper()
 	if p.tier {
 		b.enter(t, ch, id, p.delay)
-		return redisbridge.Unknown // to Redis, which has never seen it
+		return redisbridge.Recorded // to Redis, which has never seen it
 	}
 	b.parkOne(t, id, message.After(p.delay))
 	if p.promoted {
@@ -377,7 +377,7 @@ func TestWhatIsToldOfAChangeIsTrue(t *testing.T) {
 			told[a.Outcome]++
 		}
 	}
-	for _, outcome := range []redisbridge.Outcome{redisbridge.Done, redisbridge.WasCancelled, redisbridge.WasDelivered, redisbridge.Unknown} {
+	for _, outcome := range []redisbridge.Outcome{redisbridge.Done, redisbridge.WasCancelled, redisbridge.WasDelivered, redisbridge.Recorded} {
 		if told[outcome] == 0 {
 			t.Errorf("nobody was told %q, so this tests little: %v", outcome, told)
 		}
@@ -419,7 +419,7 @@ func untrue(acts []act, handled []time.Time) (faults []string) {
 			faults = append(faults, "handled though cancelled")
 		case a.Outcome == redisbridge.Done && before:
 			faults = append(faults, "rescheduled though delivered")
-		case a.Outcome == redisbridge.Unknown && a.cancel && after:
+		case a.Outcome == redisbridge.Recorded && a.cancel && after:
 			faults = append(faults, "handled after a tombstone")
 		case !a.cancel && a.Outcome != redisbridge.WasDelivered && after && handled[0].Before(a.Due) && last(acts, a):
 			faults = append(faults, "early")

@@ -117,5 +117,5 @@ func (h *shardHead) next(ctx context.Context) (there bool, err error) {
 
 // isBefore orders items by due time, and then by ID.
 func isBefore(a, b item) bool {
-	return a.due < b.due || a.due == b.due && a.ID < b.ID
+	return a.due < b.due || a.due == b.due && a.key < b.key
 }

@@ -43,6 +43,7 @@ type source struct {
 // An item is an entry on its way into the list.
 type item struct {
 	Entry
+	key    string
 	due    int64 // Unix ms
 	moveAt int64 // it may be met again, in another source, from then on
 }
@@ -215,7 +216,7 @@ func (l *shardList) read(ctx context.Context, s *source, until int64) error {
 		stop = float64(max(until+s.late, l.now+l.park.config.Window.Milliseconds()+1))
 	}
 	answer, err := l.park.scripts.list.Run(ctx, l.park.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
-		s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead+message.PeekBytes).Slice()
+		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + message.PeekBytes}, l.park.leads...)...).Slice()
 	if err != nil {
 		return classify(err)
 	}
@@ -254,11 +255,11 @@ func (l *shardList) advance(s *source) error {
 }
 
 // take adds a message to what was found.
-func (l *shardList) take(s *source, until int64, id string, at, bytes int64, stored record) {
+func (l *shardList) take(s *source, until int64, key string, at, bytes int64, stored record) {
 	if !stored.whole() {
 		return
 	}
-	one := item{Entry: l.park.entry(l.shard, id, stored), due: stored.due()}
+	one := item{Entry: l.park.entry(l.shard, key, stored), key: key, due: stored.due()}
 	one.Bytes = int(bytes)
 	switch s.name {
 	case sourceClaimed:
@@ -271,7 +272,8 @@ func (l *shardList) take(s *source, until int64, id string, at, bytes int64, sto
 		if (one.Version > 0) != (s.late > 0) {
 			return // it is the other source's
 		}
-		one.State, one.PromoteAt = StateInLane, instantOf(0)
+		l.park.promoted(&one.Entry, stored, at)
+		one.State, one.PromoteAt = StateInLane, time.Time{}
 	default:
 		if l.isStale(s, at, stored) {
 			return
@@ -281,18 +283,15 @@ func (l *shardList) take(s *source, until int64, id string, at, bytes int64, sto
 		}
 		l.park.promoted(&one.Entry, stored, at)
 	}
-	one.Message, one.Unreadable = message.PeekEnvelope(stored.envelope(), id)
+	one.Message, one.Unreadable = message.PeekEnvelope(stored.envelope(), one.ID)
 	heap.Push(&l.found, one)
 }
 
-// isStale reports whether a message has another entry in the schedule, in the right
-// place (lot_plain.go).
+// isStale reports whether the message has its own entry elsewhere in the schedule. A
+// crash of Redis in the middle of a script may leave such an entry (lua/lib.lua), or give
+// another score to the right one, in whose bucket it is.
 func (l *shardList) isStale(s *source, at int64, stored record) bool {
-	if s.lead == 0 || stored.due() == at+s.lead {
-		return false
-	}
-	right, part := l.park.place(stored.due(), stored.parkedAt(), stored.direct())
-	return part != s.name || right/bucketMS != at/bucketMS
+	return s.lead > 0 && (stored.due()-s.lead)/bucketMS != at/bucketMS
 }
 
 // isNew reports whether an item was not met before. All of those that are due at one
@@ -303,11 +302,11 @@ func (l *shardList) isNew(one item) bool {
 		clear(l.seen)
 		l.position = one.due
 	}
-	if _, before := l.seen[one.ID]; before {
+	if _, before := l.seen[one.key]; before {
 		return false
 	}
 	if one.moveAt <= l.now+moveMargin {
-		l.seen[one.ID] = struct{}{}
+		l.seen[one.key] = struct{}{}
 	}
 	return true
 }

@@ -38,10 +38,11 @@ const (
 // An Entry is what Redis knows of a message. Instants are zero where they are unknown.
 type Entry struct {
 	// ID is the one that the message is parked under. If that is another than its
-	// own, as for a second message of a foreign client with the same ID, Message has
-	// its own.
-	ID    string
-	State State
+	// own, as for a retry, Message has its own.
+	ID string
+	// Messages is how many messages with the ID Redis knows, where it was looked up.
+	Messages int
+	State    State
 	// Due is when the message is, or was, to be delivered, by Redis' clock.
 	Due time.Time
 	// Published is when the message was first parked.
@@ -78,59 +79,88 @@ type Entry struct {
 	Unreadable error
 }
 
-// Look returns what Redis knows of an ID, and false where it knows nothing: the message
-// may be in a tier or in the inbox, may have been delivered and forgotten, or may never
-// have been. It changes nothing.
+// Look returns what Redis knows of the first message with an ID, and false where it knows
+// nothing: the message may be in a tier or in the inbox, may have been delivered and
+// forgotten, or may never have been. It changes nothing.
 func (p *Park) Look(ctx context.Context, id string) (Entry, bool, error) {
-	e, known, err := p.look(ctx, id)
-	if err != nil {
-		return Entry{}, false, fmt.Errorf("look up message %s: %w", id, err)
+	all, err := p.LookAll(ctx, id)
+	if err != nil || len(all) == 0 {
+		return Entry{}, false, err
 	}
-	return e, known, nil
+	return all[0], true, nil
 }
 
-func (p *Park) look(ctx context.Context, id string) (e Entry, known bool, err error) {
+// LookAll is Look for all messages with an ID: the first one, and those with other content.
+func (p *Park) LookAll(ctx context.Context, id string) ([]Entry, error) {
+	all, err := p.look(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("look up message %s: %w", id, err)
+	}
+	return all, nil
+}
+
+func (p *Park) look(ctx context.Context, id string) (all []Entry, err error) {
 	if err := checkID(id); err != nil {
-		return Entry{}, false, err
+		return nil, err
 	}
 	if err := p.check(ctx); err != nil {
-		return Entry{}, false, err
+		return nil, err
 	}
-	shard, slot := locate(id, len(p.keys))
+	first := keyOf(p.entryName, id)
+	shard, _ := locate(first, len(p.keys))
 	k := p.keys[shard]
-	answer, err := p.scripts.look.Run(ctx, p.config.Client, []string{k.slot(slot), k.claimed, k.kept, k.envelopes}, id).Slice()
+	answer, err := p.scripts.look.Run(ctx, p.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, p.leads...)...).Slice()
 	if err != nil {
-		return Entry{}, false, classify(err)
+		return nil, classify(err)
 	}
 	r := reply{rest: answer}
-	now, stored, claimed, kept := r.int(), record(r.string()), r.string(), r.string()
-	switch {
-	case r.err != nil:
-		return Entry{}, false, r.err
-	case stored == "":
-		return Entry{}, false, nil
-	case !stored.whole():
-		return Entry{}, false, errors.New("its record is cut off")
+	now := r.int()
+	for len(r.rest) > 0 && r.err == nil {
+		key, stored, claimed, kept, at := r.string(), record(r.string()), r.string(), r.string(), r.int()
+		if r.err != nil {
+			break
+		}
+		if !stored.whole() {
+			return nil, errors.New("its record is cut off")
+		}
+		e, err := p.found(shard, key, stored, now, claimed, kept, at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
 	}
-	e = p.entry(shard, id, stored)
+	for i := range all {
+		all[i].Messages = len(all)
+	}
+	return all, r.err
+}
+
+// found is what a record says, and its scores in what is claimed and kept. at is its instant
+// of promotion, Unix ms, if it is parked.
+func (p *Park) found(shard int, key string, stored record, now int64, claimed, kept string, at int64) (Entry, error) {
+	e := p.entry(shard, key, stored)
 	e.Bytes = len(stored)
+	if stored.state() != stateWaiting {
+		return e, nil
+	}
 	switch {
-	case stored.state() != stateWaiting:
-		return e, true, nil
 	case kept != "" && stored.due() <= now:
-		e.State, e.PromoteAt = StateDue, time.Time{}
+		e.State = StateDue
 	case kept != "":
-		e.State, e.PromoteAt = StateInLane, time.Time{}
+		e.State = StateInLane
 	case claimed != "":
 		score, err := strconv.ParseFloat(claimed, 64)
 		if err != nil {
-			return Entry{}, false, err
+			return Entry{}, err
 		}
-		e.State = StatePromoting
-		p.promoted(&e, stored, int64(math.Floor(score)))
+		e.State, at = StatePromoting, int64(math.Floor(score))
 	}
-	e.Message, e.Unreadable = message.DecodeEnvelope(stored.envelope(), id)
-	return e, true, nil
+	p.promoted(&e, stored, at)
+	if e.State == StateDue || e.State == StateInLane {
+		e.PromoteAt = time.Time{}
+	}
+	e.Message, e.Unreadable = message.DecodeEnvelope(stored.envelope(), e.ID)
+	return e, nil
 }
 
 // checkID rejects what can be nobody's ID.
@@ -141,11 +171,10 @@ func checkID(id string) error {
 	return nil
 }
 
-// entry is what a record says by itself: where it waits, it is taken for parked, in its
-// own place.
-func (p *Park) entry(shard int, id string, r record) Entry {
+// entry is what a record says by itself: where it waits, it is taken for parked.
+func (p *Park) entry(shard int, key string, r record) Entry {
 	e := Entry{
-		ID: id, Shard: shard, Version: r.version(),
+		ID: idOf(key), Shard: shard, Version: r.version(),
 		Due: instantOf(r.due()), Published: instantOf(r.published()),
 	}
 	changed := instantOf(r.parkedAt())
@@ -162,8 +191,6 @@ func (p *Park) entry(shard int, id string, r record) Entry {
 		if !changed.Equal(e.Published) {
 			e.Rescheduled = changed
 		}
-		at, _ := p.place(r.due(), r.parkedAt(), r.direct())
-		p.promoted(&e, r, at)
 	}
 	return e
 }

@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 	if _, known, err := b.park.Look(t.Context(), "never was"); known || err != nil {
 		t.Errorf("an ID that nobody knows: got %v, %v", known, err)
 	}
-	if c, err := b.park.Reschedule(t.Context(), "in a tier", message.After(time.Hour)); err != nil || c.Outcome != redisbridge.Unknown {
+	if c, err := b.park.Reschedule(t.Context(), "in a tier", message.After(time.Hour)); err != nil || c.Outcome != redisbridge.Recorded {
 		t.Fatalf("reschedule what is unknown: got %+v, %v", c, err)
 	}
 	if e := b.lookUp(t, "in a tier"); e.State != redisbridge.StateMoved || !e.Published.IsZero() || e.Rescheduled.IsZero() {
@@ -466,7 +466,7 @@ func TestUnreadableMessageIsListed(t *testing.T) {
 	}
 }
 
-// A stale entry (lot_plain.go) lists a message neither twice nor at a wrong time, and its
+// A stale entry (lua/lib.lua) lists a message neither twice nor at a wrong time, and its
 // only one does not hide it.
 func TestStaleEntriesAreNotListed(t *testing.T) {
 	t.Parallel()
@@ -475,7 +475,7 @@ func TestStaleEntriesAreNotListed(t *testing.T) {
 	for i, off := range []time.Duration{-time.Hour, -2500 * time.Millisecond, -time.Millisecond, 0, time.Millisecond, 2 * time.Second, time.Hour} {
 		id := fmt.Sprint("m-", i)
 		due[id] = b.parkOne(t, id, message.After(2*time.Hour))
-		if err := redisbridge.StoreAndVanish(t.Context(), b.park, &message.Message{ID: id, RoutingKey: "another"}, due[id].Add(off)); err != nil {
+		if err := redisbridge.LeaveEntry(t.Context(), b.park, id, due[id].Add(off)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 )
 
 const (
-	// lotMost and lotBytes bound what is sent to Redis at once: a script, or a
-	// transaction, holds everybody else up while it runs. One message may be larger.
+	// lotMost and lotBytes bound what is sent to Redis at once: a script holds
+	// everything else up while it runs. One message may be larger.
 	lotMost  = 512
 	lotBytes = 1 << 20
 	// lotsAtOnce is how many lots may be under way, if the next one is worth it:
@@ -30,9 +29,10 @@ const (
 type parking struct {
 	shard  int
 	slot   slot
-	id     string
+	key    string
 	called time.Time // a delay runs from here
 	when   message.When
+	alone  bool   // it is refused where another message has its ID
 	stored []byte // the record that Redis is to keep, but for the first two instants
 
 	ticket message.Ticket
@@ -68,20 +68,21 @@ func (s *spare) put(one *parking) {
 	s.pool.Put(one)
 }
 
-func (p *parking) record() record { return record(p.stored[:recordHeader]) }
+func (p *parking) record() record { return record(p.stored) }
 
 // A request is what lua/park.lua wants to know of a message, packed.
 type request [13 + len(slot{})]byte
 
 // What the first byte of a request says.
 const (
-	wantsDelay  = 1
-	wantsNoLane = 2
+	wantsDelay   = 1
+	wantsNoLane  = 2
+	wantsIDAlone = 4
 )
 
 // requestFor packs instants and delays, which fit into 6 bytes: message.When.Validate
 // sees to it.
-func requestFor(w message.When, notLaterThan int64, s slot, direct bool) (packed request) {
+func requestFor(w message.When, notLaterThan int64, s slot, direct, alone bool) (packed request) {
 	delay, relative := w.Relative()
 	ms := delay.Milliseconds()
 	if relative {
@@ -92,6 +93,9 @@ func requestFor(w message.When, notLaterThan int64, s slot, direct bool) (packed
 	}
 	if direct {
 		packed[0] |= wantsNoLane
+	}
+	if alone {
+		packed[0] |= wantsIDAlone
 	}
 	put48(packed[1:], max(0, ms))
 	put48(packed[7:], notLaterThan)
@@ -106,7 +110,7 @@ func put48(b []byte, n int64) {
 }
 
 // lots gather messages that are parked at the same time, so that they share
-// transactions, round trips and flushes to disk. While one lot is under way the next
+// scripts, round trips and flushes to disk. While one lot is under way the next
 // one grows: so the lots are as large as the load is heavy, and nobody waits for
 // company.
 type lots struct {
@@ -181,9 +185,8 @@ func (l *lots) take() []*parking {
 	return lot
 }
 
-// parkLot parks a lot: by plain commands what is worth it, each shard's part by
-// itself, and then all else by a script for each shard, in one pipeline, so that
-// Redis flushes to disk once for all of it.
+// parkLot parks a lot by a script for each shard, in one pipeline, so that Redis
+// flushes to disk once for all of it.
 func (p *Park) parkLot(lot []*parking) {
 	byShard := make([][]*parking, len(p.keys))
 	for _, one := range lot {
@@ -191,20 +194,6 @@ func (p *Park) parkLot(lot []*parking) {
 	}
 	// Not under any caller's context: the client has time limits of its own.
 	ctx := context.Background()
-	var plain sync.WaitGroup
-	for shard, part := range byShard {
-		if len(part) >= p.plainWorth {
-			plain.Go(func() { byShard[shard] = p.parkPlainly(ctx, shard, part) })
-		}
-	}
-	plain.Wait()
-	p.parkByScript(ctx, byShard)
-}
-
-func (p *Park) parkByScript(ctx context.Context, byShard [][]*parking) {
-	if !slices.ContainsFunc(byShard, func(part []*parking) bool { return len(part) > 0 }) {
-		return
-	}
 	asked := time.Now()
 	answers := make([]*redis.Cmd, len(byShard))
 	// Each command has its own error, or that of the whole.
@@ -243,8 +232,8 @@ func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) 
 	args = append(args, p.leads...)
 	for _, one := range lot {
 		_, notLaterThan, _ := p.clocks[shard].bounds(one.called) // 0 if unknown
-		r := requestFor(one.when, notLaterThan, one.slot, one.record().direct())
-		args = append(args, one.id, r[:], one.stored[stampAt:])
+		r := requestFor(one.when, notLaterThan, one.slot, one.record().direct(), one.alone)
+		args = append(args, one.key, r[:], one.stored[stampAt:])
 	}
 	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
 }

@@ -161,7 +161,7 @@ func TestCancel(t *testing.T) {
 	for _, c := range []struct {
 		id   string
 		want redisbridge.Outcome
-	}{{"goes", redisbridge.Done}, {"goes", redisbridge.WasCancelled}, {"never was", redisbridge.Unknown}} {
+	}{{"goes", redisbridge.Done}, {"goes", redisbridge.WasCancelled}, {"never was", redisbridge.Recorded}} {
 		got, err := b.park.Cancel(t.Context(), c.id)
 		if err != nil || got.Outcome != c.want {
 			t.Errorf("cancel %q: got %v, %v; want %v", c.id, got, err, c.want)

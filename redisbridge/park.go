@@ -56,14 +56,21 @@ type Park struct {
 	keys    []shardKeys
 	clocks  []*serverClock // one per shard, as each may be another server's
 	leads   []any          // TTLs of the lanes in ms, longest first
-	lanes   []lane         // the same
 	tracer  *tracing.Tracer
 
-	plainWorth int // how many messages make a lot worth plain commands
+	entryName string // whose messages Cancel, Reschedule and Look mean
+	lots      *lots
+	spare     *spare
+	checked   *atomic.Bool // Redis holds the layout that the topology describes
+}
 
-	lots    lots
-	spare   spare
-	checked atomic.Bool // Redis holds the layout that the topology describes
+// OfEntry returns p for the messages of another entry: an ID belongs to its entry, so
+// Cancel, Reschedule and Look of the result find what was published to that one. The empty
+// name is that of the default entry, which p of [NewPark] is for.
+func (p *Park) OfEntry(name string) *Park {
+	of := *p
+	of.entryName = name
+	return &of
 }
 
 // NewPark checks c. It does no I/O.
@@ -77,10 +84,9 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Remember == 0 {
 		c.Remember = DefaultRemember
 	}
-	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), plainWorth: plainWorth, tracer: tracing.New(c.TracerProvider, tracedAs)}
+	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), lots: &lots{}, spare: &spare{}, checked: &atomic.Bool{}, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
-		ms := lead.Milliseconds()
-		p.leads, p.lanes = append(p.leads, ms), append(p.lanes, lane{ms, strconv.FormatInt(ms, 10)})
+		p.leads = append(p.leads, lead.Milliseconds())
 	}
 	for range p.keys {
 		p.clocks = append(p.clocks, newServerClock())
@@ -93,15 +99,19 @@ func NewPark(c ParkConfig) (*Park, error) {
 // with appendfsync always, once it is on disk. A delay runs from the call. Due
 // times are by Redis' clock; what this machine's clock shows plays no part.
 //
+// While a message waits, another one with its ID, entry, content and delay or instant is
+// the same message: the ticket says message.ParkedBefore. Trace context is no content. One
+// with other content is refused: message.Conflict.
+//
 // The error wraps ErrUnconfirmed when nobody can know whether m was stored;
 // after any other error it was not. That includes the answers by which a server
 // refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
 // like), where trying again later helps, and ErrFull.
 func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
-	return p.parkAs(ctx, m.ID, m, w, beginning{})
+	return p.parkAs(ctx, keyOf(m.Entry, m.ID), m, w, beginning{alone: true})
 }
 
-// parkAs parks m under a key that may differ from its ID, with what begins its record.
+// parkAs parks m under a key, with what begins its record.
 func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
 	if p.tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
 		return p.parkTraced(ctx, p.parkHere(), key, m, w, begin)
@@ -116,11 +126,13 @@ func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w me
 	}
 	one := p.spare.take()
 	one.shard, one.slot = locate(key, len(p.keys))
-	one.id, one.called, one.when = key, called, w
+	one.key, one.called, one.when, one.alone = key, called, w, begin.alone
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
-	one.stored = message.AppendEnvelope(begin.append(one.stored), m, key)
+	one.stored = message.AppendEnvelope(begin.append(one.stored), m, idOf(key))
+	digest := contentOf(m, w, one.stored[one.record().body():])
+	copy(one.stored[digestAt:], digest[:])
 	if err := p.lots.park(ctx, one); err != nil {
-		return message.Ticket{}, fmt.Errorf("park message %s: %w", key, err)
+		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
 	}
 	ticket := one.ticket
 	p.spare.put(one)
@@ -145,7 +157,7 @@ func (p *Park) check(ctx context.Context) error {
 }
 
 // layoutVersion is the version of the keys and their contents.
-const layoutVersion = "4"
+const layoutVersion = "5"
 
 // checkLayout compares what is stored under the prefix with the topology, and
 // notes it down where nothing is stored yet. A message is found by its ID only

@@ -20,10 +20,12 @@ const (
 	stateMoved
 )
 
-// What comes before the envelope: when the message is due, when it was parked, and the
-// stamp; and where the stamp says so, when it was published first.
+// What comes before the envelope: when the message is due, when it was parked, the stamp,
+// and the digest of its content; and where the stamp says so, when it was published first.
 const (
-	recordHeader  = 14
+	digestAt      = 14
+	digestLen     = 8
+	recordHeader  = digestAt + digestLen
 	publishedLen  = 6
 	stampAt       = 12
 	versions      = 1 << 10
@@ -39,9 +41,10 @@ type beginning struct {
 	version   int
 	direct    bool
 	published int64 // Unix ms, or 0 for now
+	alone     bool  // the message is refused where another one has its ID
 }
 
-// append begins a record; the other instants are filled in by whoever knows Redis' clock.
+// append begins a record; the digest and the other instants are filled in later.
 func (h beginning) append(b []byte) []byte {
 	stamp := h.version % versions
 	if h.direct {
@@ -52,6 +55,7 @@ func (h beginning) append(b []byte) []byte {
 	}
 	b = append(b, make([]byte, stampAt)...)
 	b = binary.BigEndian.AppendUint16(b, uint16(stamp)) //nolint:gosec // 15 bits
+	b = append(b, make([]byte, digestLen)...)
 	if h.published > 0 {
 		b = append(b, make([]byte, publishedLen)...)
 		put48(b[len(b)-publishedLen:], h.published)

@@ -34,16 +34,12 @@ func (b *bench) ask(t *testing.T, script string, m message.Message) int64 {
 	t.Helper()
 	sum := sha1.Sum([]byte(m.ID))
 	tag := fmt.Sprintf("{%s:%d}:", b.topology.Prefix(), binary.BigEndian.Uint32(sum[4:8])%uint32(b.topology.Shards()))
-	half := "0"
-	if sum[2] >= 128 {
-		half = "1"
-	}
 	published := int64(0)
 	if !m.Journey.Published.IsZero() {
 		published = m.Journey.Published.UnixMilli()
 	}
 	answer, err := b.client.Eval(t.Context(), script,
-		[]string{fmt.Sprintf("%senv:%x%s", tag, sum[:2], half), tag + "kept", tag + "claimed"}, m.ID, published, m.Journey.Version).Int64()
+		[]string{tag + "env", tag + "kept", tag + "claimed"}, m.ID, published, m.Journey.Version).Int64()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +92,7 @@ func TestScriptForOtherLanguages(t *testing.T) {
 
 	b.parkOne(t, "cancelled", message.After(600*time.Millisecond))
 	m = next("cancelled") // nobody has told Redis
-	told(redisbridge.Unknown)(b.park.Cancel(t.Context(), "cancelled"))
+	told(redisbridge.Recorded)(b.park.Cancel(t.Context(), "cancelled"))
 	want(m, drop)
 
 	b.parkOne(t, "rescheduled", message.After(1800*time.Millisecond))
@@ -106,11 +102,11 @@ func TestScriptForOtherLanguages(t *testing.T) {
 	want(next("rescheduled"), handle)
 
 	b.enter(t, ch, "in a tier", time.Second)
-	due := told(redisbridge.Unknown)(b.park.Reschedule(t.Context(), "in a tier", message.After(3*time.Second))).Due
+	due := told(redisbridge.Recorded)(b.park.Reschedule(t.Context(), "in a tier", message.After(3*time.Second))).Due
 	want(next("in a tier"), due.UnixMilli())
 
 	b.enter(t, ch, "cancelled in a tier", time.Second)
-	told(redisbridge.Unknown)(b.park.Cancel(t.Context(), "cancelled in a tier"))
+	told(redisbridge.Recorded)(b.park.Cancel(t.Context(), "cancelled in a tier"))
 	want(next("cancelled in a tier"), drop)
 
 	b.enter(t, ch, "in a tier, wanted", time.Second)

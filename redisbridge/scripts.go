@@ -13,12 +13,6 @@ var libLua string
 //go:embed lua/park.lua
 var parkLua string
 
-//go:embed lua/wake.lua
-var wakeLua string
-
-//go:embed lua/takeback.lua
-var takeBackLua string
-
 //go:embed lua/cancel.lua
 var cancelLua string
 
@@ -76,11 +70,10 @@ var tallyLua string
 //go:embed lua/glance.lua
 var glanceLua string
 
-// scripts are the only way in which parked messages change, but for the transaction
-// of parkPlainly.
+// scripts are the only way in which parked messages change.
 type scripts struct {
-	park, wake, takeBack, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
-	handled, look, list, count, tally, glance, bridges, flow                                               *redis.Script
+	park, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
+	handled, look, list, count, tally, glance, bridges, flow                               *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -99,7 +92,6 @@ func newScripts() scripts {
 		// Without flags park still answers in a full Redis where it writes
 		// nothing: that a message is parked already, or overdue.
 		park: with("", parkLua), clock: with("", clockLua),
-		wake: with(evenFull, wakeLua), takeBack: with(evenFull, takeBackLua),
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
 		cancel: with(evenFull, cancelLua), reschedule: with(evenFull, rescheduleLua),
 		arrive: with(evenFull, arriveLua), carry: with(evenFull, carryLua),
@@ -118,7 +110,7 @@ func ScriptNames() map[string]string {
 	s := newScripts()
 	names := map[string]string{}
 	for name, script := range map[string]*redis.Script{
-		"park": s.park, "wake": s.wake, "takeback": s.takeBack, "cancel": s.cancel, "reschedule": s.reschedule,
+		"park": s.park, "cancel": s.cancel, "reschedule": s.reschedule,
 		"arrive": s.arrive, "carry": s.carry, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
 		"yield": s.yield, "attend": s.attend, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
 		"tally": s.tally, "glance": s.glance,

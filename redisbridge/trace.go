@@ -97,6 +97,8 @@ func parkingText(p message.Parking) string {
 		return "overdue"
 	case message.CancelledBefore:
 		return "cancelled before"
+	case message.Conflict:
+		return "conflict"
 	}
 	return "unknown"
 }

@@ -23,8 +23,9 @@ func newGetCommand(a *app) *cobra.Command {
 		Use:   "get ID... | get -",
 		Short: "Show where messages are now, and what is known of them",
 		Long: `Shows of each message where it is, when it is due, which way it takes, and what has
-happened to it. All of that is what Redis knows: a message that went straight into a
-tier is unknown to it, as is one that was delivered and is remembered no longer. Of its
+happened to it. All of that is what Redis knows: a message that was published untracked
+and went straight into a tier is unknown to it, as is one that was delivered and is
+remembered no longer. Where several messages have the same ID, each is shown. Of its
 attempts it knows from consumers that ask Redis about what comes, as consume does.
 
 IDs are arguments or lines of standard input. The answers come in their order. The exit
@@ -33,30 +34,25 @@ code is 1 if one of them is unknown.`,
   delaybridge get o-1 o-2 -o json`,
 		Args: idsArgs(a),
 	}
+	entry := entryFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withPark(func(park *redisbridge.Park, c config) error {
+			park, err := parkOf(park, c, *entry)
+			if err != nil {
+				return err
+			}
 			return a.get(cmd.Context(), *format, args, park, c.topology)
 		})
 	}
 	return cmd
 }
 
-// lookedUp is what Redis knows of an ID.
-type lookedUp struct {
-	entry redisbridge.Entry
-	known bool
-}
-
 func (a *app) get(ctx context.Context, format string, ids []string, park *redisbridge.Park, t *topology.Topology) error {
 	out := &stream{out: a.out, format: format}
-	unknown := 0
+	asked, unknown := 0, 0
 	var lost, failed error
-	look := func(ctx context.Context, id string) (l lookedUp, err error) {
-		l.entry, l.known, err = park.Look(ctx, id)
-		return l, err
-	}
-	eachID(ctx, a, ids, look, func(id string, l lookedUp, err error) bool {
+	eachID(ctx, a, ids, park.LookAll, func(id string, all []redisbridge.Entry, err error) bool {
 		if err != nil {
 			lost = err
 			if !hopeless(err) {
@@ -64,11 +60,18 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 			}
 			return lost == nil
 		}
-		m := found(id, l, t)
-		if !l.known {
+		asked++
+		if len(all) == 0 {
 			unknown++
+			m := unknownMessage(id)
+			return out.add(m, m.table())
 		}
-		return out.add(m, m.table())
+		for i := range all {
+			if m := found(id, &all[i], t); !out.add(m, m.table()) {
+				return false
+			}
+		}
+		return true
 	})
 	err := out.close()
 	switch {
@@ -79,7 +82,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 	case err != nil:
 		return err
 	case unknown > 0:
-		return fmt.Errorf("%d of %d IDs are unknown", unknown, out.n)
+		return fmt.Errorf("%d of %d IDs are unknown", unknown, asked)
 	}
 	return nil
 }
@@ -87,6 +90,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 // foundMessage is what `get` prints for each ID.
 type foundMessage struct {
 	ID          string       `json:"id"`
+	Messages    int          `json:"messages,omitempty"` // with this ID, if there are several
 	State       string       `json:"state"`
 	Where       string       `json:"where"`
 	Key         *string      `json:"key,omitempty"`
@@ -112,17 +116,20 @@ type historyEvent struct {
 
 const stateUnknown = "unknown"
 
-func found(id string, l lookedUp, t *topology.Topology) *foundMessage {
-	if !l.known {
-		return &foundMessage{
-			ID: id, State: stateUnknown, History: []historyEvent{},
-			Where: "nothing in Redis bears this ID: it is in a tier or in the inbox, was delivered and forgotten, or never was",
-		}
+func unknownMessage(id string) *foundMessage {
+	return &foundMessage{
+		ID: id, State: stateUnknown, History: []historyEvent{},
+		Where: "nothing in Redis bears this ID: it is in a tier or in the inbox, was delivered and forgotten, or never was",
 	}
-	e := l.entry
+}
+
+func found(id string, e *redisbridge.Entry, t *topology.Topology) *foundMessage {
 	m := &foundMessage{
-		ID: id, State: string(e.State), Where: where(&e, t), Path: e.Path, Version: e.Version,
-		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), History: history(&e),
+		ID: id, State: string(e.State), Where: where(e, t), Path: e.Path, Version: e.Version,
+		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), History: history(e),
+	}
+	if e.Messages > 1 {
+		m.Messages = e.Messages
 	}
 	switch e.State {
 	case redisbridge.StateParked, redisbridge.StatePromoting, redisbridge.StateInLane:
@@ -232,6 +239,9 @@ func (m *foundMessage) table() string {
 		}
 	}
 	line("ID", printable(m.ID))
+	if m.Messages > 0 {
+		line("MESSAGES", fmt.Sprintf("%d with this ID", m.Messages))
+	}
 	line("STATE", m.State)
 	line("WHERE", printable(m.Where))
 	if !m.Due.IsZero() {

@@ -109,7 +109,7 @@ func TestCancelInterrupted(t *testing.T) {
 		code <- run(ctx, args, streams{in: in, out: out, err: io.Discard}, func(string) (string, bool) { return "", false })
 	}()
 	fmt.Fprintln(typed, "o-1")
-	if lines := bufio.NewScanner(printed); !lines.Scan() || !strings.Contains(lines.Text(), `"id":"o-1","outcome":"unknown"`) {
+	if lines := bufio.NewScanner(printed); !lines.Scan() || !strings.Contains(lines.Text(), `"id":"o-1","outcome":"recorded"`) {
 		t.Errorf("got %q", lines.Text())
 	}
 	interrupt()

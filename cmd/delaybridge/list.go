@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 func newListCommand(a *app) *cobra.Command {
@@ -16,8 +18,9 @@ func newListCommand(a *app) *cobra.Command {
 		Use:   "list [--from WHEN] [--until WHEN] [--key KEY] [--id-prefix TEXT] [--limit N]",
 		Short: "List the messages that wait, the one that is due next first",
 		Long: `Lists messages that are parked, being promoted or in their lane, in the order in which
-they are due; those that are overdue come first. Messages in tiers and in the inbox are
-the broker's: 'delaybridge stats' counts them.
+they are due; those that are overdue come first. Messages that were published untracked,
+and wait in tiers or in the inbox, are the broker's: 'delaybridge stats' counts them, and
+an empty list says on standard error how many there are.
 
 It reads small pages, so that Redis has time for others however many there are, and no
 more of them than are printed. What moves meanwhile is listed as it was when its page
@@ -59,8 +62,12 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 		if filter.State, known = states[state]; !known {
 			return usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
 		}
-		return a.withPark(func(park *redisbridge.Park, _ config) error {
-			return a.list(cmd.Context(), *format, park, filter, limit)
+		return a.withPark(func(park *redisbridge.Park, c config) error {
+			n, err := a.list(cmd.Context(), *format, park, filter, limit)
+			if err == nil && n == 0 {
+				a.tellUnlisted(cmd.Context(), c)
+			}
+			return err
 		})
 	}
 	return cmd
@@ -98,7 +105,7 @@ type listedMessage struct {
 
 const listRow = "%-24s  %-24s  %-14s  %-20s  %s"
 
-func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) error {
+func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
 	var failed error
 	for e, err := range park.List(ctx, filter) {
@@ -121,9 +128,36 @@ func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, f
 	err := out.close()
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return out.n, ctx.Err()
 	case failed != nil:
-		return failed
+		return out.n, failed
 	}
-	return err
+	return out.n, err
+}
+
+// unlistedPatience is how long an empty list waits for the broker, which it needs for a note
+// alone.
+const unlistedPatience = 3 * time.Second
+
+// tellUnlisted says how many messages wait where Redis does not know them.
+func (a *app) tellUnlisted(ctx context.Context, c config) {
+	ctx, cancel := context.WithTimeout(ctx, unlistedPatience)
+	defer cancel()
+	c.connectTimeout = min(c.connectTimeout, unlistedPatience)
+	c.logLevel = slog.LevelError + 1 // the note says it
+	n := 0
+	err := withBrokerAs(ctx, a, c, "list", "a command counts what waits in the tiers", func(ctx context.Context, channels topology.Channels) error {
+		counts, err := c.topology.Count(ctx, channels)
+		for _, inTier := range counts.Tiers {
+			n += inTier
+		}
+		n += counts.Queues[c.topology.Inbox()]
+		return err
+	})
+	switch {
+	case err != nil:
+		fmt.Fprintf(a.err, "delaybridge: nothing is listed; what waits in tiers and in the inbox could not be counted: %s\n", oneLine(err))
+	case n > 0:
+		fmt.Fprintf(a.err, "delaybridge: nothing is listed; %d messages wait in tiers or in the inbox, where Redis does not know them\n", n)
+	}
 }

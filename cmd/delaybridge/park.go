@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -72,6 +74,19 @@ func (a *app) usePark(settings config, use parkUse, work func(*redisbridge.Park,
 	}
 	defer closePark()
 	return work(park, settings)
+}
+
+// entryFlag adds --entry to a command that names messages by their IDs.
+func entryFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("entry", "", "the entry that the IDs belong to, one of the setting entries (default: the default one)")
+}
+
+// parkOf returns park for the messages of an entry.
+func parkOf(park *redisbridge.Park, c config, entry string) (*redisbridge.Park, error) {
+	if !c.topology.HasEntry(entry) {
+		return nil, usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
+	}
+	return park.OfEntry(entry), nil
 }
 
 // retryRedis is how often a command asks for Redis that needs it to begin.

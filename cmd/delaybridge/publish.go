@@ -65,7 +65,7 @@ way, reports and exits with 130.`,
 	var file string
 	var inFlight int
 	var timeout time.Duration
-	var parkAll bool
+	var untracked bool
 	service := serviceFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the message's ID")
@@ -80,7 +80,7 @@ way, reports and exits with 130.`,
 	flags.StringVar(&file, "file", "", "read messages from this file, one JSON object per line; - is standard input")
 	flags.IntVar(&inFlight, "in-flight", defaultInFlight, "with --file: how many messages may be under way")
 	flags.DurationVar(&timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
-	flags.BoolVar(&parkAll, "park", false, "park messages whose delay equals a tier, too, so that they can be looked up and brought forward")
+	flags.BoolVar(&untracked, "untracked", false, "send messages whose delay equals a tier straight there, without Redis: they cannot be looked up, listed or brought forward")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -97,7 +97,7 @@ way, reports and exits with 130.`,
 		if settings.logLevel == slog.LevelInfo {
 			settings.logLevel = slog.LevelWarn
 		}
-		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, parkAll: parkAll, service: service}
+		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, untracked: untracked, service: service}
 		if file == "" {
 			one, err := f.publication(a.in)
 			if err != nil {
@@ -191,12 +191,12 @@ func parseWhen(in, at, inName, atName string) (message.When, error) {
 // publishJob is one run of the command.
 type publishJob struct {
 	*app
-	settings config
-	format   string
-	inFlight int
-	timeout  time.Duration
-	parkAll  bool
-	service  *service
+	settings  config
+	format    string
+	inFlight  int
+	timeout   time.Duration
+	untracked bool
+	service   *service
 }
 
 // session runs a producer while work works, or ctx lasts: then the producer
@@ -218,7 +218,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	}
 	defer closePark()
 	p, err := j.service.newProducer(producer.Config{
-		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, ParkAll: j.parkAll,
+		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, Untracked: j.untracked,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
 		TracerProvider: provider,
 	})

@@ -58,7 +58,7 @@ func (r receipt) note() string {
 	case r.Past:
 		return fmt.Sprintf("the instant %s has passed: delivered at once", r.Due.Format(instantFormat))
 	case r.Duplicate:
-		return fmt.Sprintf("a message with this ID was published before, due %s: nothing was changed", r.Due.Format(instantFormat))
+		return fmt.Sprintf("this message was published before, due %s: nothing was changed", r.Due.Format(instantFormat))
 	case r.Cancelled:
 		return "this ID was cancelled before: nothing was published"
 	}
@@ -89,20 +89,27 @@ type publishReport struct {
 	stop     func()    // ends reading
 	receipts []receipt // unless they are printed as they come
 
-	last                                     int // the number of the last line
-	published, rejected, unconfirmed, failed int
-	server                                   error // why Redis could not be reached
-	hopeless                                 error // why no other line can do better
-	output                                   error // why standard output cannot be written
+	last                             int // the number of the last line
+	published, duplicates, conflicts int
+	rejected, unconfirmed, failed    int
+	server                           error // why Redis could not be reached
+	hopeless                         error // why no other line can do better
+	output                           error // why standard output cannot be written
 }
 
 func (r *publishReport) add(p *publication) {
 	r.last = p.line
 	var rejected rejectedLine
 	switch {
+	case p.err == nil && p.receipt.Duplicate:
+		r.duplicates++
+		r.succeed(newReceipt(p))
 	case p.err == nil:
 		r.published++
 		r.succeed(newReceipt(p))
+	case errors.Is(p.err, producer.ErrConflict):
+		r.conflicts++
+		r.say("line %d: %s", p.line, oneLine(p.err))
 	case errors.As(p.err, &rejected), errors.Is(p.err, producer.ErrInvalid):
 		r.rejected++
 		r.say("line %d: rejected: %s", p.line, oneLine(p.err))
@@ -127,7 +134,7 @@ func (r *publishReport) add(p *publication) {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (r *publishReport) succeed(receipt receipt) {
-	if note := receipt.note(); note != "" {
+	if note := receipt.note(); note != "" && !receipt.Duplicate {
 		r.say("line %d: %s: %s", receipt.Line, receipt.ID, note)
 	}
 	if r.job.format != formatJSONL {
@@ -151,10 +158,10 @@ func (r *publishReport) close(ctx context.Context, lost error) error {
 	if r.job.format != formatJSONL {
 		r.output = r.job.print(r.receipts)
 	}
-	total := r.published + r.rejected + r.unconfirmed + r.failed
-	r.say("%d of %d messages published, %d lines rejected, %d unconfirmed, %d not published for other reasons",
-		r.published, total, r.rejected, r.unconfirmed, r.failed)
-	bad := total - r.published
+	total := r.published + r.duplicates + r.conflicts + r.rejected + r.unconfirmed + r.failed
+	r.say("%d of %d messages published, %d duplicates, %d conflicts, %d lines rejected, %d unconfirmed, %d not published for other reasons",
+		r.published, total, r.duplicates, r.conflicts, r.rejected, r.unconfirmed, r.failed)
+	bad := total - r.published - r.duplicates
 	switch {
 	case ctx.Err() != nil:
 		r.say("interrupted: nothing after line %d was published", r.last)

@@ -42,7 +42,10 @@ type customerOrder struct {
 	delay   time.Duration
 	pays    bool
 	payIn   time.Duration // after placing
-	insists bool          // publishes again when nobody knows
+	insists bool          // publishes again when it has no answer
+
+	repeats  bool          // publishes again although it has one
+	repeatIn time.Duration // after the answer
 
 	changes  [2]change
 	fails    int  // so many attempts to handle its message fail
@@ -94,6 +97,9 @@ func planOrder(seed uint64, n int) customerOrder {
 		o.fails = 1 + rng.IntN(2)
 	}
 	o.rejected = rng.IntN(25) == 0
+	if o.repeats = rng.IntN(5) == 0; o.repeats {
+		o.repeatIn = time.Duration(rng.Int64N(int64(o.delay + time.Millisecond)))
+	}
 	return o
 }
 

@@ -30,7 +30,6 @@ type customers struct {
 	store    *shops
 	park     *redisbridge.Park
 	producer *producer.Producer
-	conn     *broker.Conn // for foreign, and to search tiers
 	foreign  *broker.Publisher
 	inside   sync.WaitGroup
 }
@@ -50,7 +49,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	goProducer, err := producer.New(producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log})
+	goProducer, err := producer.New(producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, Untracked: true, ConnectionName: p.Name, Logger: p.log})
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, park: park, producer: goProducer, conn: conn, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, park: park, producer: goProducer, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -117,12 +116,17 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 			c.pay(ctx, o.ID)
 		})
 	}
+	instant := history.After(history.Now(), o.delay)
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 2*time.Second) {
-		err := c.attempt(ctx, o)
+		err := c.attempt(ctx, o, instant)
 		if err == nil || errors.Is(err, broker.ErrUnconfirmed) && !o.insists {
 			break
 		}
 		pause(ctx, wait)
+	}
+	if o.repeats {
+		pause(ctx, o.repeatIn)
+		_ = c.attempt(ctx, o, instant) // which is noted down
 	}
 	besides.Wait()
 }
@@ -139,15 +143,18 @@ func (c *customers) pay(ctx context.Context, id string) {
 	c.note(history.Event{Kind: outcome, Order: id})
 }
 
-// attempt publishes the order's message once. Each attempt at an instant keeps
-// the instant of the first one's plan: so much after now.
-func (c *customers) attempt(ctx context.Context, o *customerOrder) error {
+// attempt publishes the order's message once: always the same one, at an instant or after
+// its delay.
+func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	m := o.message()
 	now := history.Now()
-	instant := history.After(now, o.delay)
-	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro()}
+	notBefore := instant
+	if o.way == wayProducer || o.way == wayEntry {
+		notBefore = history.After(now, o.delay)
+	}
+	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: notBefore.UnixMicro()}
 	if o.way == wayProducer || o.way == wayInstant { // which date their messages
 		call.Ahead = time.Now().UnixMicro() - history.Now()
 	}

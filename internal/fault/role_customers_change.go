@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -57,9 +54,6 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 		answer, err = c.park.Cancel(ctx, id)
 	} else {
 		answer, err = c.park.Reschedule(ctx, id, when)
-		if err == nil && answer.Outcome == redisbridge.Unknown && c.finds(ctx, id) {
-			answer.Outcome = redisbridge.Done
-		}
 	}
 	e := history.Event{Order: id, Kind: kindOf(planned.does, answer.Outcome, err)}
 	switch e.Kind {
@@ -78,34 +72,16 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 	return err == nil
 }
 
-// finds searches the tiers for a message that has a new due time, and says whether it is
-// certain that it has that now. A search that fails has changed nothing of what was told.
-func (c *customers) finds(ctx context.Context, id string) bool {
-	s, err := c.park.SearchTiers(ctx, channels{ctx, c.conn}, []string{id}, redisbridge.SearchBounds{})
-	if err != nil {
-		c.log.Info("the tiers were not searched", "id", id, "error", err)
-	}
-	return s.Found[id] > 0
-}
-
-// channels opens channels on a supervised connection.
-type channels struct {
-	ctx  context.Context //nolint:containedctx // the interface it implements has none
-	conn *broker.Conn
-}
-
-func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }
-
 // kindOf returns what an answer is in the history.
 func kindOf(does changing, outcome redisbridge.Outcome, err error) history.Kind {
 	kinds := map[redisbridge.Outcome]history.Kind{
-		redisbridge.Done: history.Rescheduled, redisbridge.Unknown: history.Noted,
+		redisbridge.Done: history.Rescheduled, redisbridge.Recorded: history.Noted,
 		redisbridge.WasDelivered: history.RescheduleLate, redisbridge.WasCancelled: history.RescheduleCancelled,
 	}
 	unknown, refused := history.RescheduleUnknown, history.RescheduleRefused
 	if does == cancels {
 		kinds = map[redisbridge.Outcome]history.Kind{
-			redisbridge.Done: history.Cancelled, redisbridge.Unknown: history.Tombstoned,
+			redisbridge.Done: history.Cancelled, redisbridge.Recorded: history.Tombstoned,
 			redisbridge.WasDelivered: history.CancelLate, redisbridge.WasCancelled: history.Cancelled,
 		}
 		unknown, refused = history.CancelUnknown, history.CancelRefused

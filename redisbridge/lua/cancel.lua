@@ -1,31 +1,55 @@
--- Cancels a message. One that waits is taken out; what its ID leaves behind is a
--- tombstone, so that copies that the broker may have are dropped when they come out,
--- and publishing it again has no effect. An ID that nothing is known of gets one, too:
--- its message may be in a tier, where Redis has never seen it.
+-- Cancels the messages with an ID. One that waits is taken out; what it leaves behind is a
+-- tombstone, so that copies that the broker may have are dropped when they come out, and
+-- publishing it again has no effect. An ID of which no message waits gets one, too: its
+-- message may be in a tier, where Redis has never seen it, or in the inbox.
 --
--- KEYS: 1 schedule, 2 claimed, 3 the hash of the ID's record, 4 base key of the
---       envelopes (lib.lua), 5 kept
--- ARGV: 1 ID, 2 and 3 how long to keep the tombstone in ms: where no copy is under way,
---       and otherwise from when the message is due, 4 1 to have the envelope returned
---       that the record had, where it had one, 5... TTLs of the lanes in ms, longest first
--- Returns {1 cancelled, now, due}, {2 cancelled before, when, due}, {3 delivered, when,
--- due}, or {4 unknown, now, due}, with 0 for an unknown due time; each perhaps with the
--- envelope. O(log N) in the messages of the shard.
-local id, now = ARGV[1], clock()
-local stored = redis.call('HGET', KEYS[3], id)
-local r = stored and read(stored) or {due = 0, parked_at = 0, published = 0, version = 0, state = moved}
-if r.state == cancelled then return {r.published == 0 and 4 or 2, r.parked_at, r.due} end
-if r.state == delivered then return {3, r.parked_at, r.due} end
+-- KEYS: 1 schedule, 2 claimed, 3 base key of the envelopes (lib.lua), 4 kept
+-- ARGV: 1 key, 2 how long to keep a tombstone in ms, from when the message is due, 3 the
+--       same from now, where nothing is known of the ID, 4 1 to have the envelope returned
+--       that the first record had, 5... TTLs of the lanes in ms, longest first
+-- Returns a code, an instant, the due time, the number of messages of which that is true,
+-- and until when a tombstone is kept: {1 cancelled, now}, {2 cancelled before, when},
+-- {3 delivered, when} or {4 recorded, now}, with 0 for an unknown due time; each perhaps with
+-- the envelope. O(log N) in the messages of the shard, per message with the ID.
+local first, now = ARGV[1], clock()
+local answers = {}
 
-local kept = redis.call('ZSCORE', KEYS[5], id)
-local with_broker = kept or r.state == moved
-local known = r.state ~= moved and not (with_broker and r.due <= now)
-local at, part = place(r.due, r.parked_at, r.direct, ARGV, 5, #ARGV)
-local over = now + ARGV[2]
-if with_broker or at <= now then over = math.max(r.due, now) + ARGV[3] end
-redis.call('HSET', KEYS[3], id, head(r.due, now, r.version, cancelled, r.direct, r.published))
-redis.call('ZADD', KEYS[5], over, id)
--- One that a queue has refused waits elsewhere. A claim skips what does not wait.
-schedule_remove(KEYS[1], part, at, id)
-redis.call('ZREM', KEYS[2], id)
-return {known and 1 or 4, now, r.due, ARGV[4] == '1' and r.state == waiting and string.sub(stored, r.body) or nil}
+local function answer(code, at, due, over, envelope)
+  local a = answers[code]
+  if not a then
+    a = {code, at, due, 0, over}
+    answers[code] = a
+  end
+  a[4], a[5] = a[4] + 1, math.max(a[5], over)
+  if envelope and ARGV[4] == '1' then a[6] = envelope end
+end
+
+local function cancel(key, stored)
+  local r = stored and read(stored) or nothing()
+  local kept = tonumber(redis.call('ZSCORE', KEYS[4], key) or 0)
+  if r.state == cancelled then return answer(r.published == 0 and 4 or 2, r.parked_at, r.due, kept) end
+  if r.state == delivered then return answer(3, r.parked_at, r.due, kept) end
+  -- Of one that was due and promoted nothing is known but that.
+  local known = r.state ~= moved and not (kept > 0 and r.due <= now)
+  local over = math.max(r.due, now) + ARGV[2]
+  if not stored then over = now + ARGV[3] end
+  local at, part = place(r.due, r.parked_at, r.direct, ARGV, 5, #ARGV)
+  redis.call('HSET', envelopes_key(KEYS[3], key), key, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
+  redis.call('ZADD', KEYS[4], over, key)
+  -- One that a queue has refused waits elsewhere. A claim skips what does not wait.
+  schedule_remove(KEYS[1], part, at, key)
+  redis.call('ZREM', KEYS[2], key)
+  answer(known and 1 or 4, now, r.due, over, r.state == waiting and string.sub(stored, r.body) or nil)
+end
+
+local keys = keys_of(KEYS[3], first)
+for i = #keys, 1, -1 do -- the first one last: its tombstone is also that of the ID
+  local stored = redis.call('HGET', envelopes_key(KEYS[3], keys[i]), keys[i])
+  if stored or i == 1 then cancel(keys[i], stored) end
+end
+-- The tombstone of an ID that is known by other messages alone tells nothing by itself.
+if #keys > 1 and answers[4] and (answers[1] or answers[2]) then
+  local a = answers[1] or answers[2]
+  a[5] = math.max(a[5], answers[4][5])
+end
+return answers[1] or answers[4] or answers[2] or answers[3]

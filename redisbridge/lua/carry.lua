@@ -17,6 +17,6 @@ local notes = {}
 schedule_note(notes, part, at, id)
 schedule_add(KEYS[1], notes)
 redis.call('ZREM', KEYS[5], id)
-redis.call('HSET', KEYS[3], id, head(r.due, now, version + 1, waiting, r.direct, published) .. ARGV[6])
+redis.call('HSET', KEYS[3], id, head(r.due, now, version + 1, waiting, r.direct, published, no_digest) .. ARGV[6])
 wake(KEYS[2], at, ARGV[1], ARGV[2])
 return 1

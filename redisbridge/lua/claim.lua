@@ -112,6 +112,9 @@ elseif state[3] ~= turn then
 end
 turn = string.format('%.0f', (tonumber(state[3]) or 0) + 1)
 
+-- The instant at which a bucket begins.
+local function bucket_of(at) return math.floor(at / bucket_ms) * bucket_ms end
+
 -- A cursor goes over those messages of one part whose instant has come.
 local chunk = 64
 
@@ -129,23 +132,8 @@ local function forget_taken(c)
   end
 end
 
--- Gives a message its entry, where somebody had no time to take another one back
--- (lot_plain.go), which is the one that c has come to.
-local function put_right(c, due)
-  local at, part = due - c.lead, string.format('%.0f', c.lead)
-  local claimed = mine[c.id] or redis.call('ZSCORE', KEYS[3], c.id) or redis.call('ZSCORE', KEYS[5], c.id)
-  if not claimed then
-    local notes = {}
-    schedule_note(notes, part, at, c.id)
-    schedule_add(KEYS[1], notes)
-  end
-  if claimed or math.floor(at / bucket_ms) * bucket_ms ~= c.start then
-    schedule_remove(KEYS[1], part, c.at, c.id)
-  end
-end
-
--- Whether the message that c has come to is on its way already: put_right may have given it
--- a second entry, in another lane.
+-- Whether the message that c has come to is on its way already: a crash of Redis in the
+-- middle of a script may have left it two entries (lib.lua).
 local function is_under_way(c, version)
   local claimed = c.claimed[c.taken + 1]
   return mine[c.id] == version or c.kept[c.taken + 1] or (claimed and version_in(claimed) == version)
@@ -209,10 +197,11 @@ while room > 0 and bytes > 0 do
   else
     local stored, due, version = first.stored, first.really, first.version
     if not stored then stored, due, version = envelope(first.id) end
-    if stored and due ~= first.due then
-      put_right(first, due)
+    if stored and due ~= first.due and bucket_of(due - first.lead) == first.start then
+      -- A crash of Redis in the middle of a script has left the entry another score (lib.lua).
+      redis.call('ZADD', first.ids, due - first.lead - first.start, first.id)
     else
-      first.gone[#first.gone + 1] = first.id
+      first.gone[#first.gone + 1] = first.id -- also where the message has its entry elsewhere
     end
     if stored and due == first.due and not is_under_way(first, version) then
       mine[first.id] = version
@@ -231,14 +220,11 @@ for _, c in ipairs(cursors) do
   if c.list then forget_taken(c) end
 end
 
--- Forgets what was kept for long enough, and returns when to do so again. The entry
--- goes first: one that is left behind would take the ID's next message with it.
+-- Forgets what was kept for long enough, and returns when to do so again.
 local function forget()
   local over = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, most_forgotten)
-  if #over > 0 then
-    redis.call('ZREM', KEYS[5], unpack(over))
-    for _, id in ipairs(over) do redis.call('HDEL', envelopes_key(KEYS[4], id), id) end
-  end
+  if #over > 0 then redis.call('ZREM', KEYS[5], unpack(over)) end
+  for _, id in ipairs(over) do forget_record(KEYS[4], id) end
   if #over == most_forgotten then return now end
   local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
   return oldest and tonumber(oldest) + forget_every -- so that many go at once

@@ -1,19 +1,24 @@
 -- Notes down how far the consumer of a queue is with a message that was delivered. There
 -- is a line for each queue, the last one first.
 --
--- KEYS: 1 the hash of the ID's record, 2 base key of the envelopes (lib.lua), 3 kept
--- ARGV: 1 ID, 2 when it was published in Unix ms, or 0 if that is not known, 3 queue,
+-- KEYS: 1 base key of the envelopes (lib.lua), 2 kept
+-- ARGV: 1 key, 2 when it was published in Unix ms, or 0 if that is not known, 3 queue,
 --       without tabs and line feeds, 4 since when that is so, in Unix ms, 5 what to say of
 --       it, without line feeds, 6 until when to keep that, Unix ms
 -- Returns 1, or 0 where the message is not known, or not the one that was delivered, or
 -- something later is known of the queue.
 -- O(log N) in the messages that are kept.
 local most = 8 -- queues
-local id, published, queue = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. '\t'
-local stored = redis.call('HGET', KEYS[1], id)
-local r = stored and read(stored)
-if not r or r.state ~= delivered then return 0 end
-if published > 0 and r.published > 0 and published ~= r.published then return 0 end
+local published, queue = tonumber(ARGV[2]), ARGV[3] .. '\t'
+local key, stored, r
+for _, one in ipairs(keys_of(KEYS[1], ARGV[1])) do
+  local its_stored = redis.call('HGET', envelopes_key(KEYS[1], one), one)
+  local its = its_stored and read(its_stored)
+  if its and its.state == delivered and not r and (published == 0 or its.published == 0 or published == its.published) then
+    key, stored, r = one, its_stored, its
+  end
+end
+if not r then return 0 end
 local path, lines = '', {queue .. ARGV[4] .. '\t' .. ARGV[5]}
 for line in string.gmatch(string.sub(stored, r.body), '[^\n]+') do
   if string.sub(line, 1, 1) == '\t' then
@@ -25,6 +30,6 @@ for line in string.gmatch(string.sub(stored, r.body), '[^\n]+') do
     lines[#lines + 1] = line
   end
 end
-redis.call('ZADD', KEYS[3], 'GT', ARGV[6], id)
-redis.call('HSET', KEYS[1], id, string.sub(stored, 1, r.body - 1) .. path .. '\n' .. table.concat(lines, '\n'))
+redis.call('ZADD', KEYS[2], 'GT', ARGV[6], key)
+redis.call('HSET', envelopes_key(KEYS[1], key), key, string.sub(stored, 1, r.body - 1) .. path .. '\n' .. table.concat(lines, '\n'))
 return 1

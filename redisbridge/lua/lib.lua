@@ -24,15 +24,21 @@
 -- has an entry in the schedule or the claimed set, and what is in the set of those that
 -- are kept always has a record. A record that should be kept and is not does no harm.
 --
--- What is stored of an ID is its record: 6 bytes of Unix ms for when it is due, 6 for
--- when it was parked (or planned anew, or came to its end), 2 bytes of stamp, 6 for
--- when it was published first, where that is another instant, and the envelope. Go
--- has the same (record.go). The stamp is, from its lowest bit on, 10 bits of version,
+-- What is stored of a message is its record: 6 bytes of Unix ms for when it is due, 6 for
+-- when it was parked (or planned anew, or came to its end), 2 bytes of stamp, 8 of a digest
+-- of its content, 6 for when it was published first, where that is another instant, and the
+-- envelope. Go has the same (record.go). The stamp is, from its lowest bit on, 10 bits of version,
 -- which tells the copies of a message that was rescheduled apart, 3 of state, one that
 -- says that the message goes into no lane, and one that the 6 bytes are there.
 --
--- Once the broker has a message, and once it was cancelled or delivered, its ID is in
+-- Once the broker has a message, and once it was cancelled or delivered, its key is in
 -- the set of those that are kept, scored by the instant from which it can be forgotten.
+-- Its record goes only together with that entry.
+--
+-- The key of a record is the message's ID within its entry (keys.go). Another message with
+-- the same ID, which has other content, has a record of its own beside it: its key is a byte
+-- 1, its digest, and the first one's key. The hash of the others has, for each key that
+-- has such messages, their digests.
 local bucket_ms = 2000
 
 -- What one command can bear, and more; even.
@@ -67,11 +73,14 @@ end
 -- was moved was rescheduled without its envelope at hand.
 local waiting, cancelled, delivered, moved = 0, 1, 2, 3
 
+local digest_length = 8
+local no_digest = string.rep('\0', digest_length) -- of a message that Redis has never had
+
 -- Packs what comes before the envelope.
-local function head(due, parked_at, version, state, direct, published)
+local function head(due, parked_at, version, state, direct, published, digest)
   local stamp = version % 1024 + 1024 * state + (direct and 8192 or 0)
-  if published == parked_at then return struct.pack('>I6I6I2', due, parked_at, stamp) end
-  return struct.pack('>I6I6I2I6', due, parked_at, stamp + 16384, published)
+  if published == parked_at then return struct.pack('>I6I6I2', due, parked_at, stamp) .. digest end
+  return struct.pack('>I6I6I2', due, parked_at, stamp + 16384) .. digest .. struct.pack('>I6', published)
 end
 
 -- Reads a record; r.body is where its envelope begins.
@@ -80,9 +89,10 @@ local function read(stored)
   r.due, r.parked_at, stamp = struct.unpack('>I6I6I2', stored)
   r.version, r.state = stamp % 1024, math.floor(stamp / 1024) % 8
   r.direct = math.floor(stamp / 8192) % 2 == 1
-  r.published, r.body = r.parked_at, 15
+  r.digest = string.sub(stored, 15, 22)
+  r.published, r.body = r.parked_at, 23
   if stamp >= 16384 then
-    r.published, r.body = struct.unpack('>I6', stored, 15), 21
+    r.published, r.body = struct.unpack('>I6', stored, 23), 29
   end
   return r
 end
@@ -100,6 +110,63 @@ local clocks_ms = 5000 -- so far apart may the clocks of a publisher and of this
 local function is_another(r, published)
   if r.published == 0 then return published > r.parked_at + clocks_ms end
   return r.published ~= published
+end
+
+-- The record of an ID that nothing is known of.
+local function nothing()
+  return {due = 0, parked_at = 0, published = 0, version = 0, state = moved, digest = no_digest}
+end
+
+local function others_key(base)
+  return base .. ':others'
+end
+
+local function other_key(digest, key)
+  return '\1' .. digest .. key
+end
+
+-- The keys of all messages with the ID of key: the first one's, and those of the others.
+local function keys_of(base, key)
+  local keys = {key}
+  local digests = redis.call('HGET', others_key(base), key) or ''
+  for i = 1, #digests, digest_length do
+    keys[#keys + 1] = other_key(string.sub(digests, i, i + digest_length - 1), key)
+  end
+  return keys
+end
+
+-- The ID of a message; Go makes the same of its key (keys.go).
+local function id_of(key)
+  if string.byte(key) == 1 then key = string.sub(key, 2 + digest_length) end
+  if string.byte(key) ~= 2 then return key end
+  return string.sub(key, string.find(key, '\2', 2, true) + 1)
+end
+
+-- Notes down that there is another message.
+local function add_other(base, digest, key)
+  local digests = redis.call('HGET', others_key(base), key) or ''
+  for i = 1, #digests, digest_length do
+    if string.sub(digests, i, i + digest_length - 1) == digest then return end
+  end
+  redis.call('HSET', others_key(base), key, digests .. digest)
+end
+
+-- Forgets a record. Its entry in the set of those that are kept has to go before: one that
+-- is left behind would take the next message with that key with it.
+local function forget_record(base, key)
+  redis.call('HDEL', envelopes_key(base, key), key)
+  if string.byte(key) ~= 1 then return end
+  local digest, first, rest = string.sub(key, 2, 1 + digest_length), string.sub(key, 2 + digest_length), ''
+  local digests = redis.call('HGET', others_key(base), first) or ''
+  for i = 1, #digests, digest_length do
+    local one = string.sub(digests, i, i + digest_length - 1)
+    if one ~= digest then rest = rest .. one end
+  end
+  if rest == '' then
+    redis.call('HDEL', others_key(base), first)
+  else
+    redis.call('HSET', others_key(base), first, rest)
+  end
 end
 
 local function is_waiting(stored)

@@ -4,11 +4,12 @@
 -- ARGV: 1 part, or 'claimed' or 'kept', 2 most IDs to look at, 3 most bytes of records to
 --       read, 4 bucket to go on in, of a part, 5 score and 6 ID to go on after, or no ID
 --       for the first with that score, 7 score at which to stop, of what is kept, 8 what
---       IDs are to begin with, 9 bytes to return of each record at most
+--       IDs are to begin with, 9 bytes to return of each record at most, 10... TTLs of the
+--       lanes in ms, longest first
 -- Returns this clock in Unix ms, 1 if there is more, the bucket, score and ID reached, and
--- then for each message that waits there its ID, instant of promotion in Unix ms (0 of
--- what is kept), the length of its record, and the record, cut off. What is kept waits
--- only until it is due. O(log N) per ID looked at.
+-- then for each message that waits there its key, instant of promotion in Unix ms, the
+-- length of its record, and the record, cut off. What is kept waits only until it is due.
+-- O(log N) per ID looked at.
 local what, most, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local bucket, score, id = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local stop, prefix, cut = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
@@ -17,13 +18,15 @@ local answer = {now, 1, 0, '', ''}
 
 -- Adds a message to the answer, if it waits where its ID was found.
 local function add(found, at)
-  if string.sub(found, 1, #prefix) ~= prefix then return end
+  if string.sub(id_of(found), 1, #prefix) ~= prefix then return end
   local stored = redis.call('HGET', envelopes_key(KEYS[4], found), found)
   if not stored then return end
   bytes = bytes - #stored
   if not is_waiting(stored) then return end
   if what == 'kept' then
-    if struct.unpack('>I6', stored) <= now then return end
+    local r = read(stored)
+    if r.due <= now then return end
+    at = place(r.due, r.parked_at, r.direct, ARGV, 10, #ARGV)
   elseif redis.call('ZSCORE', KEYS[3], found) or what ~= 'claimed' and redis.call('ZSCORE', KEYS[2], found) then
     return
   end

@@ -41,7 +41,9 @@ for first = 3, #ARGV, 2 * most do
     end
   end
   if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
-  for _, id in ipairs(gone) do redis.call('HDEL', envelopes_key(KEYS[3], id), id) end
+  -- A repeated call may find what an earlier one has kept.
+  if #gone > 0 then redis.call('ZREM', KEYS[4], unpack(gone)) end
+  for _, id in ipairs(gone) do forget_record(KEYS[3], id) end
   for _, one in ipairs(back) do
     if schedule_remove(KEYS[1], one[1], one[2], one[3]) then left = left + 1 end
   end

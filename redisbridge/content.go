@@ -1,0 +1,49 @@
+package redisbridge
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// notContent are the headers by which a repetition may differ from the first message: those
+// that ask for a delay, of which the request counts, and trace context, which
+// instrumentations make anew for each attempt.
+var notContent = []string{
+	message.HeaderDelay, message.HeaderDeliverAt, message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
+}
+
+// contentOf returns the digest by which a repetition of a message is known: the beginning of
+// a SHA-256 of its envelope, without the headers that are no content, and of what it asks
+// for. It belongs to what is stored. envelope is that of m.
+func contentOf(m *message.Message, w message.When, envelope []byte) (digest [digestLen]byte) {
+	for _, name := range notContent {
+		if _, there := m.Headers[name]; there {
+			bare := *m
+			bare.Headers = maps.Clone(m.Headers)
+			for _, name := range notContent {
+				delete(bare.Headers, name)
+			}
+			envelope = message.AppendEnvelope(nil, &bare, m.ID)
+			break
+		}
+	}
+	var asked [9]byte
+	delay, relative := w.Relative()
+	ms := delay.Milliseconds()
+	if relative {
+		asked[0] = wantsDelay
+	} else {
+		instant, _ := w.Instant()
+		ms = instant.UnixMilli()
+	}
+	binary.BigEndian.PutUint64(asked[1:], uint64(ms)) //nolint:gosec // the bits are what counts
+	sum := sha256.New()
+	sum.Write(asked[:])
+	sum.Write(envelope)
+	var room [sha256.Size]byte
+	copy(digest[:], sum.Sum(room[:0]))
+	return digest
+}

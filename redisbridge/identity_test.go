@@ -1,0 +1,251 @@
+package redisbridge_test
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// parkedFrom waits until the intake has parked so many messages.
+func (b *bench) parkedFrom(t *testing.T, n int) {
+	t.Helper()
+	until(t, "the messages are parked", func() bool { return len(b.list(t, redisbridge.Filter{})) >= n })
+}
+
+func (b *bench) changed(t *testing.T, want redisbridge.Outcome, messages int) func(redisbridge.Change, error) redisbridge.Change {
+	t.Helper()
+	return func(c redisbridge.Change, err error) redisbridge.Change {
+		t.Helper()
+		if err != nil || c.Outcome != want || c.Messages != messages {
+			t.Errorf("got %+v, %v; want %d messages %s", c, err, messages, want)
+		}
+		return c
+	}
+}
+
+// A publisher that has lost its confirm sends the same message again. It is one message,
+// whatever is done to it.
+func TestRepetitionIsTheFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	publish := func(id, trace string) {
+		b.publishEntry(t, amqp.Publishing{
+			MessageId: id, ContentType: "text/plain", Body: []byte("close"),
+			Headers: amqp.Table{"x-delay": int64(6100), "customer": int32(7), "traceparent": trace},
+		})
+	}
+	for _, id := range []string{"cancelled", "moved", "left alone"} {
+		publish(id, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+		publish(id, "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-00")
+	}
+	b.parkedFrom(t, 3)
+	if all := b.list(t, redisbridge.Filter{}); len(all) != 3 {
+		t.Errorf("%d messages wait, want 3: %+v", len(all), all)
+	}
+	b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "cancelled"))
+	moved := b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second)))
+	publish("cancelled", "") // and again, which is too late now
+	got := b.arrivals.awaitID(t, "moved")
+	if early := moved.Due.Sub(got.at); early > 0 {
+		t.Errorf("came %v before its new due time", early)
+	}
+	all := b.arrivals.await(t, 2, patience)
+	if len(all["left alone"]) != 1 || len(all["moved"]) != 1 || len(all["cancelled"]) != 0 {
+		t.Errorf("arrived: %d left alone, %d moved, %d cancelled; want 1, 1, 0", len(all["left alone"]), len(all["moved"]), len(all["cancelled"]))
+	}
+}
+
+// Messages with one ID and different contents are different messages, and what is asked of
+// the ID is done to each.
+func TestOneIDReachesAllItsMessages(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	desk := b.attend(t)
+	stop := b.run(t, nil)
+	contents := []amqp.Publishing{
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5100)}},
+		{Body: []byte("two"), Headers: amqp.Table{"x-delay": int64(5100)}},
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5200)}},
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5100), "customer": "7"}},
+	}
+	ids := []string{"all", "cancelled", "moved"}
+	for range 2 { // each is repeated
+		for _, p := range contents {
+			for _, id := range ids {
+				p.MessageId = id
+				b.publishEntry(t, p)
+			}
+		}
+	}
+	n := len(contents)
+	b.parkedFrom(t, n*len(ids))
+	if all := b.list(t, redisbridge.Filter{IDPrefix: "moved"}); len(all) != n || all[0].ID != "moved" || all[0].Message.ID != "moved" {
+		t.Errorf("listed: %+v; want %d messages", all, n)
+	}
+	all, err := b.park.LookAll(t.Context(), "moved")
+	if err != nil || len(all) != n || all[0].Messages != n {
+		t.Errorf("looked up: %+v, %v; want %d messages", all, err, n)
+	}
+	b.changed(t, redisbridge.Done, n)(b.park.Cancel(t.Context(), "cancelled"))
+	b.changed(t, redisbridge.WasCancelled, n)(b.park.Cancel(t.Context(), "cancelled"))
+	due := b.changed(t, redisbridge.Done, n)(b.park.Reschedule(t.Context(), "moved", message.After(7*time.Second))).Due
+	until(t, "all have come", func() bool { return len(desk.times("all")) == n && len(desk.times("moved")) == n })
+	for _, at := range desk.times("moved") {
+		if at.Before(due) {
+			t.Errorf("handled %v before the new due time", due.Sub(at))
+		}
+	}
+	// Of one that comes when its record is forgotten, as it was due, nothing is noted down.
+	if c, err := b.park.Cancel(t.Context(), "all"); err != nil || c.Outcome != redisbridge.WasDelivered {
+		t.Errorf("got %+v, %v; want them delivered", c, err)
+	}
+	if got := desk.times("cancelled"); len(got) > 0 {
+		t.Errorf("cancelled, and handled %d times", len(got))
+	}
+	stop()
+}
+
+// What the broker has of such messages when they are changed is dropped.
+func TestOneIDReachesItsMessagesInTheBroker(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, topology.Config{Tiers: []time.Duration{5 * time.Second}, Lead: 5 * time.Second, Shards: 1}, servertest.ForTest(t))
+	desk := b.attend(t)
+	b.run(t, nil)
+	for _, body := range []string{"one", "two"} {
+		for _, id := range []string{"cancelled", "moved"} {
+			b.publishEntry(t, amqp.Publishing{MessageId: id, Body: []byte(body), Headers: amqp.Table{"x-delay": int64(5100)}})
+		}
+	}
+	until(t, "all are in their lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 4 })
+	b.changed(t, redisbridge.Done, 2)(b.park.Cancel(t.Context(), "cancelled"))
+	due := b.changed(t, redisbridge.Done, 2)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second))).Due
+	until(t, "what is cancelled has come, and what is moved twice", func() bool {
+		return desk.drops("cancelled") == 2 && desk.drops("moved") == 2 && len(desk.times("moved")) == 2
+	})
+	for _, at := range desk.times("moved") {
+		if at.Before(due) {
+			t.Errorf("handled %v before the new due time", due.Sub(at))
+		}
+	}
+	if got := desk.times("cancelled"); len(got) > 0 {
+		t.Errorf("cancelled, and handled %d times", len(got))
+	}
+}
+
+// A Go publisher that uses an ID twice is told so.
+func TestParkRefusesOtherContent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	m := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte("one"), Headers: amqp.Table{"a": int64(1), "b": "2", "c": true}}
+	due := b.parkThis(t, &m, message.After(time.Hour))
+	park := func(m message.Message, w message.When) message.Ticket {
+		t.Helper()
+		ticket, err := b.park.Park(t.Context(), &m, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ticket
+	}
+	for range 8 { // in which order a table is written is left to chance
+		if got, want := park(m, message.After(time.Hour)), (message.Ticket{Parking: message.ParkedBefore, Due: due}); got != want {
+			t.Fatalf("the same again: got %+v, want %+v", got, want)
+		}
+	}
+	other := m
+	other.Body = []byte("two")
+	for name, got := range map[string]message.Ticket{
+		"another body": park(other, message.After(time.Hour)), "another delay": park(m, message.After(2*time.Hour)),
+	} {
+		if want := (message.Ticket{Parking: message.Conflict, Due: due}); got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+	b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "m"))
+	if got := park(other, message.After(time.Hour)); got.Parking != message.CancelledBefore {
+		t.Errorf("after it was cancelled: got %+v", got)
+	}
+}
+
+// An ID belongs to its entry.
+func TestIDBelongsToItsEntry(t *testing.T) {
+	t.Parallel()
+	c := short()
+	c.Entries = []topology.Entry{{Name: "orders", Kind: "topic"}}
+	b := newBenchAt(t, c, servertest.ForTest(t))
+	orders := b.park.OfEntry("orders")
+	for _, id := range []string{"m", "\x01m", "\x02m"} {
+		b.parkThis(t, &message.Message{ID: id, RoutingKey: "k"}, message.After(time.Hour))
+		b.parkThis(t, &message.Message{ID: id, RoutingKey: "k", Entry: "orders", Body: []byte("another")}, message.After(time.Hour))
+		b.changed(t, redisbridge.Done, 1)(orders.Cancel(t.Context(), id))
+		e, known, err := b.park.Look(t.Context(), id)
+		if err != nil || !known || e.State != redisbridge.StateParked || e.ID != id {
+			t.Errorf("%q of the default entry: got %+v, %v, %v; want it parked", id, e, known, err)
+		}
+		e, known, err = orders.Look(t.Context(), id)
+		if err != nil || !known || e.State != redisbridge.StateCancelled || e.ID != id {
+			t.Errorf("%q of the other entry: got %+v, %v, %v; want it cancelled", id, e, known, err)
+		}
+	}
+}
+
+// A consumer that asks drops whatever was published before the ID was cancelled: also a copy
+// that went into a tier, of which Redis has no record.
+func TestCopyFromElsewhereIsDropped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.parkOne(t, "m", message.After(time.Hour))
+	published := time.Now().Add(-time.Second)
+	change := b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "m"))
+	if kept := change.Until.Sub(change.Due); kept < 24*time.Hour {
+		t.Errorf("the tombstone goes %v after the message would have been due", kept)
+	}
+	for name, journey := range map[string]message.Journey{"of a tier": {Published: published}, "of a foreign client": {}} {
+		arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: journey})
+		if err != nil || arrival.Fate != message.DropCancelled {
+			t.Errorf("a copy %s: got %+v, %v; want it dropped", name, arrival, err)
+		}
+	}
+	later := message.Journey{Published: time.Now().Add(time.Minute)}
+	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: later}); err != nil || arrival.Fate != message.Deliver {
+		t.Errorf("a message that was published after the cancellation: got %+v, %v", arrival, err)
+	}
+	recorded := b.changed(t, redisbridge.Recorded, 1)(b.park.Cancel(t.Context(), "never seen"))
+	if recorded.Until.Sub(recorded.At) < 24*time.Hour {
+		t.Errorf("recorded until %v", recorded.Until)
+	}
+}
+
+// A bridge may say twice that the broker has a message: its answer was lost, or the shard has
+// changed hands. A message with the same ID that is parked after that is another one.
+func TestSettledTwiceLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, topology.Config{Tiers: []time.Duration{time.Second, 2 * time.Second}, Lead: time.Second, Shards: 1})
+	first, err := redisbridge.New(redisbridge.Config{AMQPURL: b.AMQPURL, Topology: b.topology, Client: b.client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := b.parkOne(t, "again", message.After(1300*time.Millisecond))
+	waitUntil(t, due.Add(-900*time.Millisecond))
+	n, err := redisbridge.SettledTwice(t.Context(), first, 0, func() { waitUntil(t, due.Add(100*time.Millisecond)) })
+	if err != nil || n != 1 {
+		t.Fatalf("settled %d messages, %v; want 1", n, err)
+	}
+	b.parkThis(t, &message.Message{ID: "again", RoutingKey: "order.unpaid", Body: []byte("two")}, message.After(3*time.Second))
+	if _, err := redisbridge.ClaimAndVanish(t.Context(), first, 0); err != nil { // which forgets what is over
+		t.Fatal(err)
+	}
+	if _, known, err := b.park.Look(t.Context(), "again"); err != nil || !known {
+		t.Fatalf("known: %v, %v; the message is lost", known, err)
+	}
+	b.run(t, nil)
+	if got := b.arrivals.awaitID(t, "again"); string(got.Body) != "two" {
+		t.Errorf("got %q", got.Body)
+	}
+}
