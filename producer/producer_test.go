@@ -117,7 +117,7 @@ func TestParkersAnswers(t *testing.T) {
 func TestOnlyDelaysBetweenTiersArePutIntoTheParkersHands(t *testing.T) {
 	t.Parallel()
 	fake := &parker{ticket: message.Ticket{Parking: message.Parked}}
-	p := newProducer(t, producer.Config{Parker: fake})
+	p := newProducer(t, producer.Config{Parker: fake, Untracked: true})
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for _, w := range []message.When{{}, message.After(time.Second), message.After(time.Hour)} {

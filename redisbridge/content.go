@@ -8,22 +8,24 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// notContent are the headers by which a repetition may differ from the first message: those
-// that ask for a delay, of which the request counts, and trace context, which
+// notContent returns the headers by which a repetition may differ from the first message:
+// those that ask for a delay, of which the request counts, and trace context, which
 // instrumentations make anew for each attempt.
-var notContent = []string{
-	message.HeaderDelay, message.HeaderDeliverAt, message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
+func notContent() [5]string {
+	return [...]string{
+		message.HeaderDelay, message.HeaderDeliverAt, message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
+	}
 }
 
 // contentOf returns the digest by which a repetition of a message is known: the beginning of
 // a SHA-256 of its envelope, without the headers that are no content, and of what it asks
 // for. It belongs to what is stored. envelope is that of m.
 func contentOf(m *message.Message, w message.When, envelope []byte) (digest [digestLen]byte) {
-	for _, name := range notContent {
+	for _, name := range notContent() {
 		if _, there := m.Headers[name]; there {
 			bare := *m
 			bare.Headers = maps.Clone(m.Headers)
-			for _, name := range notContent {
+			for _, name := range notContent() {
 				delete(bare.Headers, name)
 			}
 			envelope = message.AppendEnvelope(nil, &bare, m.ID)
@@ -39,7 +41,7 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 		instant, _ := w.Instant()
 		ms = instant.UnixMilli()
 	}
-	binary.BigEndian.PutUint64(asked[1:], uint64(ms)) //nolint:gosec // the bits are what counts
+	binary.BigEndian.PutUint64(asked[1:], uint64(ms))
 	sum := sha256.New()
 	sum.Write(asked[:])
 	sum.Write(envelope)

@@ -103,13 +103,6 @@ func (d *desk) take(ctx context.Context, t *testing.T, delivery *amqp.Delivery) 
 	}
 }
 
-// arrived returns when the last copy of a message came.
-func (d *desk) arrived(id string) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.came[id]
-}
-
 // times returns when a message was handled.
 func (d *desk) times(id string) []time.Time {
 	d.mu.Lock()
