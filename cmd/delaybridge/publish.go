@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/metrics"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -254,6 +257,11 @@ func (j *publishJob) publish(ctx context.Context, p *producer.Producer, one *pub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
 	defer cancel()
 	one.receipt, one.err = p.Publish(ctx, one.message, one.when)
+	delay, _ := one.when.Relative()
+	isDelay := func(tier topology.Tier) bool { return tier.TTL == delay }
+	if errors.Is(one.err, redisbridge.ErrUnreachable) && slices.ContainsFunc(j.settings.topology.Tiers(), isDelay) {
+		one.err = fmt.Errorf("%w; --untracked sends it to the tier of %v without Redis", one.err, delay)
+	}
 }
 
 // one publishes the message of the command line.

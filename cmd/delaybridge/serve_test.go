@@ -187,7 +187,7 @@ func TestMetricsOfEachCommand(t *testing.T) {
 	consume := startServing(t, vars, nil, "consume", "--queue", "closing", "--bind", "order.#")
 	consume.awaitReady(t)
 	input, output := io.Pipe()
-	publish := startServing(t, vars, input, "publish", "--file", "-", "--log-level", "debug")
+	publish := startServing(t, vars, input, "publish", "--file", "-", "--untracked", "--log-level", "debug")
 	t.Cleanup(func() { _ = output.Close() }) // before the program is awaited
 	for i := range 20 {
 		fmt.Fprintf(output, `{"id":"m-%d","key":"order.unpaid","in":"5s"}`+"\n", i)

@@ -202,7 +202,7 @@ func TestTracesAreOneStory(t *testing.T) {
 	w := startTracedWorld(t)
 
 	w.publish("--id parked --key order.unpaid --in 1500ms")
-	w.publish("--id exact --key order.unpaid --in 1s")
+	w.publish("--id exact --key order.unpaid --in 1s --untracked")
 	w.publish("--id direct --key order.unpaid")
 	traced := func(parent string) amqp.Table {
 		return amqp.Table{"x-delay": int32(1500), "traceparent": parent, "tracestate": foreignState, "shop": "berlin"}
