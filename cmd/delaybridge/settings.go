@@ -48,7 +48,7 @@ var tableOfSettings = [...]setting{
 	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
 	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers"},
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
-	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message what became of it, cancelled or delivered"},
+	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message that it was delivered"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"log-format", "text", "text or json"},
