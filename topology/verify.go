@@ -24,6 +24,7 @@ type Drift struct {
 	Policy         string `json:"policy,omitempty"`
 	OperatorPolicy string `json:"operator_policy,omitempty"`
 	// Path is below /api in the management API what DELETE removes a surplus binding by.
+	// It is empty where Apply removes it.
 	Path string `json:"path,omitempty"`
 }
 

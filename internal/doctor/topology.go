@@ -45,7 +45,11 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 			}
 			findings = append(findings, f)
 		case d.Kind == topology.KindBinding:
-			findings = append(findings, find(foreignBinding, subject, "bound by "+d.Found, x.remove(d.Path)))
+			command := "delaybridge topology apply" // which removes what a tracked entry has left
+			if d.Path != "" {
+				command = x.remove(d.Path)
+			}
+			findings = append(findings, find(foreignBinding, subject, "bound by "+d.Found, command))
 		case d.Surplus():
 			findings = append(findings, find(topologyLeftover, subject, "not in this configuration", x.deletion(d.Kind, d.Name)))
 		default:
