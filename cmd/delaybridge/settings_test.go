@@ -200,7 +200,7 @@ func TestEntriesSetting(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "[]", " ": "[]", "orders=direct": "[{orders direct false}]",
-		"orders=direct+tracked": "[{orders direct true}]",
+		"orders=direct+tracked":       "[{orders direct true}]",
 		"orders=direct, audit=fanout": "[{audit fanout false} {orders direct false}]",
 	} {
 		s := newSettings(func(name string) (string, bool) { return text, name == "DELAYBRIDGE_ENTRIES" })
