@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -285,6 +287,8 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 // that may be that message is taken for it, unless it says something else.
 func (b *Bridge) isAnother(ctx context.Context, e *entry, m *message.Message) (bool, error) {
 	switch {
+	case b.isDeadLetter(e.Delivery):
+		return true, nil
 	case b.config.Window > 0:
 		return false, nil
 	case !e.again:
@@ -295,6 +299,20 @@ func (b *Bridge) isAnother(ctx context.Context, e *entry, m *message.Message) (b
 		return false, err
 	}
 	return parked.Message.RoutingKey != m.RoutingKey || parked.Message.Entry != m.Entry || !bytes.Equal(parked.Message.Body, m.Body), nil
+}
+
+// isDeadLetter reports whether a message comes out of a consumer's queue, which dead-letters
+// into the entry exchange. It has the ID of the message that it was, of which Redis may
+// still know, and yet its publisher does not repeat it. From 4.3 on the broker calls it
+// redelivered in the inbox.
+func (b *Bridge) isDeadLetter(d *amqp.Delivery) bool {
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return false
+	}
+	latest, _ := deaths[0].(amqp.Table)
+	from, _ := latest["queue"].(string)
+	return !slices.ContainsFunc(b.config.Topology.Queues(), func(q topology.Queue) bool { return q.Name == from })
 }
 
 // publish returns once the broker has answered.

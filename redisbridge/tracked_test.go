@@ -193,3 +193,26 @@ func (b *bench) comeRound(t *testing.T, n, rounds int) {
 		}
 	}
 }
+
+// A dead letter has the ID of the message that it was, and is none that its publisher
+// repeats: neither a window makes it one, nor that its record is not settled yet.
+func TestADeadLetterOfATrackedEntryIsNoRepetition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ window, delay time.Duration }{
+		"within a window": {time.Hour, 500 * time.Millisecond}, "before it is settled": {0, 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, tracked(short()))
+			b.run(t, func(config *redisbridge.Config) { config.Window = c.window })
+			b.deadLettering(t, nil, func(d *amqp.Delivery) error { return d.Reject(false) })
+			messages := make([]amqp.Publishing, 20)
+			for i := range messages {
+				id := fmt.Sprint(i)
+				messages[i] = amqp.Publishing{MessageId: id, Body: []byte(id), Headers: amqp.Table{"x-delay": c.delay.Milliseconds(), "shop": int64(7)}}
+			}
+			b.publishEntry(t, messages...)
+			b.comeRound(t, len(messages), 6)
+		})
+	}
+}
