@@ -3,6 +3,7 @@ package redisbridge_test
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,7 +209,7 @@ func TestADeadLetterOfATrackedEntryIsNoRepetition(t *testing.T) {
 			b.deadLettering(t, nil, func(d *amqp.Delivery) error { return d.Reject(false) })
 			messages := make([]amqp.Publishing, 20)
 			for i := range messages {
-				id := fmt.Sprint(i)
+				id := strconv.Itoa(i)
 				messages[i] = amqp.Publishing{MessageId: id, Body: []byte(id), Headers: amqp.Table{"x-delay": c.delay.Milliseconds(), "shop": int64(7)}}
 			}
 			b.publishEntry(t, messages...)

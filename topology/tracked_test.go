@@ -72,8 +72,12 @@ func TestWhatIsPublishedToATrackedEntryGoesToTheInbox(t *testing.T) {
 func TestTrackingIsTurnedOnAndOff(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T, *bench){
-		"apply": func(t *testing.T, b *bench) { b.apply(t) },
+		"apply": func(t *testing.T, b *bench) {
+			t.Helper()
+			b.apply(t)
+		},
 		"repair": func(t *testing.T, b *bench) {
+			t.Helper()
 			if created, err := b.Repair(t.Context(), b.conn); err != nil || len(created) != 0 {
 				t.Fatalf("created %v (%v)", created, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/delaybridge/delaybridge/topology"
@@ -196,5 +197,5 @@ func count(messages *int) string {
 	if messages == nil {
 		return "not known yet"
 	}
-	return fmt.Sprint(*messages)
+	return strconv.Itoa(*messages)
 }
