@@ -91,7 +91,9 @@ func (r *run) declareOwn(ch *amqp.Channel) error {
 		"x-delivery-limit":       int64(ownDeliveryLimit),
 		"x-dead-letter-exchange": r.config.Topology.Quarantine(),
 		"x-dead-letter-strategy": "at-least-once",
-		"x-overflow":             "reject-publish", // at-least-once needs it
+		// At-least-once needs it. There is no length limit, beyond which the queue would
+		// refuse due messages and so hold up everybody's.
+		"x-overflow": "reject-publish",
 	}
 	if r.config.SingleActive {
 		args["x-single-active-consumer"] = true

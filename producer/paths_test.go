@@ -17,6 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // full has every property and every type of header.
@@ -130,6 +131,37 @@ func TestEveryPathOfAnEntry(t *testing.T) {
 	}
 	if q, err := b.ch.QueueDeclarePassive(everything, true, false, false, false, nil); err != nil || q.Messages > 0 {
 		t.Errorf("the default ready exchange got %d messages (%v)", q.Messages, err)
+	}
+}
+
+// A delay that equals a tier takes the parker's way, or the inbox's.
+func TestATrackedEntryHasNoPathThroughATier(t *testing.T) {
+	t.Parallel()
+	b, env := newBench(t)
+	tracked, err := topology.New(topology.Config{
+		Prefix: env.Prefix, Tiers: []time.Duration{300 * time.Millisecond, time.Second, time.Hour}, Lead: time.Second, Shards: 1,
+		Entries: []topology.Entry{{Name: "audit", Kind: amqp.ExchangeFanout, Tracked: true}}, Tracked: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.topology = tracked
+	b.apply(t)
+	fake := &parker{ticket: message.Ticket{Parking: message.Parked}}
+	parks, plain := b.producer(t, producer.Config{Parker: fake}), b.producer(t, producer.Config{})
+	for _, entry := range []string{"", "audit"} {
+		m := order("of " + entry)
+		m.Entry = entry
+		if receipt, err := parks.Publish(t.Context(), m, message.After(time.Hour)); err != nil || receipt.Path != message.PathParked {
+			t.Errorf("entry %q, with a parker: %+v (%v)", entry, receipt, err)
+		}
+		receipt, err := plain.Publish(t.Context(), m, message.After(time.Hour))
+		if got := b.collect(t, tracked.Inbox(), m.ID)[m.ID]; err != nil || receipt.Path != message.PathInbox || got.Exchange != tracked.EntryExchangeOf(entry) {
+			t.Errorf("entry %q, without: %+v (%v), through %s", entry, receipt, err, got.Exchange)
+		}
+	}
+	if len(fake.parked) != 2 {
+		t.Errorf("parked: %v", fake.parked)
 	}
 }
 

@@ -15,9 +15,12 @@ type routes struct {
 	tiers        map[time.Duration]*route
 }
 
-// defaultRoutes lead into the tiers themselves.
+// defaultRoutes lead into the tiers themselves, unless the entry is tracked.
 func defaultRoutes(t *topology.Topology) *routes {
 	r := routesTo(t, "")
+	if t.IsTracked("") {
+		return r
+	}
 	for _, tier := range t.Tiers() {
 		r.tiers[tier.TTL] = &route{exchange: tier.Name, path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true}
 	}
@@ -28,6 +31,9 @@ func defaultRoutes(t *topology.Topology) *routes {
 // through its exchange, since by that a tier's messages find their ready exchange.
 func routesOf(t *topology.Topology, entry string) *routes {
 	r := routesTo(t, entry)
+	if t.IsTracked(entry) {
+		return r
+	}
 	for _, tier := range t.Tiers() {
 		r.tiers[tier.TTL] = &route{
 			exchange: t.EntryExchangeOf(entry), path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true,

@@ -20,6 +20,9 @@ func notContent() [5]string {
 // contentOf returns the digest by which a repetition of a message is known: the beginning of
 // a SHA-256 of its envelope, without the headers that are no content, and of what it asks
 // for. It belongs to what is stored. envelope is that of m.
+//
+// A message that has come out before, and was dead-lettered into an entry, carries when it
+// was due: each of its rounds is another message.
 func contentOf(m *message.Message, w message.When, envelope []byte) (digest [digestLen]byte) {
 	for _, name := range notContent() {
 		if _, there := m.Headers[name]; there {
@@ -32,7 +35,7 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 			break
 		}
 	}
-	var asked [9]byte
+	var asked [17]byte
 	delay, relative := w.Relative()
 	ms := delay.Milliseconds()
 	if relative {
@@ -42,6 +45,7 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 		ms = instant.UnixMilli()
 	}
 	binary.BigEndian.PutUint64(asked[1:], uint64(ms))
+	binary.BigEndian.PutUint64(asked[9:], uint64(m.Journey.Due.UnixMilli()))
 	sum := sha256.New()
 	sum.Write(asked[:])
 	sum.Write(envelope)

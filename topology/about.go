@@ -49,7 +49,10 @@ func (t *Topology) aboutQuarantine() string {
 	return "Messages that could not be processed, each with the reason in its header x-delaybridge-error: see 'delaybridge quarantine list'."
 }
 
-func (t *Topology) aboutEntry(ready string) string {
+func (t *Topology) aboutEntry(ready string, tracked bool) string {
+	if tracked {
+		return fmt.Sprintf("Publish here, with the delay in header x-delay (milliseconds) or x-deliver-at (Unix milliseconds), or name it as the dead-letter exchange of a queue. Everything is parked in Redis. What is due comes out of %s.", ready)
+	}
 	return fmt.Sprintf("Publish here, with the delay in header x-delay (milliseconds) or x-deliver-at (Unix milliseconds). What is due comes out of %s.", ready)
 }
 

@@ -12,7 +12,8 @@ import (
 // and several processes may apply at the same time.
 //
 // Where Plan finds a fault, Apply returns the same error and has created
-// nothing. Bindings that somebody has removed are made again.
+// nothing. Bindings that somebody has removed are made again, and those of an entry
+// that has become a tracked one are removed; neither is among the changes.
 func (t *Topology) Apply(ctx context.Context, channels Channels) ([]Change, error) {
 	s := &session{channels: channels}
 	defer s.close()
@@ -50,6 +51,11 @@ func (t *Topology) declare(ctx context.Context, s *session) error {
 			return err
 		}
 	}
+	for _, b := range t.bypasses() {
+		if err := s.do(ctx, b.unbind); err != nil {
+			return fmt.Errorf("binding %s: %w", b.name(), err)
+		}
+	}
 	return nil
 }
 
@@ -76,4 +82,12 @@ func (b Binding) bind(ch *amqp.Channel) error {
 		return ch.ExchangeBind(b.Destination, b.Key, b.Source, false, b.Args)
 	}
 	return ch.QueueBind(b.Destination, b.Key, b.Source, false, b.Args)
+}
+
+// unbind removes the binding, if it is there.
+func (b Binding) unbind(ch *amqp.Channel) error {
+	if b.ToExchange {
+		return ch.ExchangeUnbind(b.Destination, b.Key, b.Source, false, b.Args)
+	}
+	return ch.QueueUnbind(b.Destination, b.Key, b.Source, b.Args)
 }

@@ -22,6 +22,11 @@ const watchInterval = time.Second
 type DeleteOptions struct {
 	// WithMessages names the queues that are deleted even if they hold messages.
 	WithMessages []string
+	// Check says whether something beside the queues forbids the deletion, such as
+	// messages that are parked in Redis. It is called before anything is deleted, and
+	// once more when the entrances are closed and the queues were watched. Its error
+	// ends the deletion, and everything is left as it was. Defaults to nothing.
+	Check func(context.Context) error
 }
 
 // HeldQueue is a queue that is not empty.
@@ -80,17 +85,30 @@ func (d *deletion) run(ctx context.Context, t *Topology) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.look(ctx); err != nil {
+	if err = d.check(ctx); err == nil {
+		_, err = d.look(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("nothing was deleted: %w", err)
 	}
 	err = d.closeEntrances(ctx, t)
 	if err == nil {
 		err = d.watch(ctx)
 	}
+	if err == nil {
+		err = d.check(ctx)
+	}
 	if err != nil {
 		return d.reopen(ctx, t, err)
 	}
 	return d.demolish(ctx, t)
+}
+
+func (d *deletion) check(ctx context.Context) error {
+	if d.options.Check == nil {
+		return nil
+	}
+	return d.options.Check(ctx)
 }
 
 // survey finds out what there is to delete, and returns the description with

@@ -34,6 +34,10 @@ func TestDeleteRemovesEverythingAndSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.orders(t)
+	gold := b.Prefix() + ".tier.gold" // somebody else's, but for its name
+	if _, err := b.channel(t).QueueDeclare(gold, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.channel(t).QueueBind("orders", "k", b.ReadyExchangeOf("old"), false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +45,8 @@ func TestDeleteRemovesEverythingAndSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.existing(t); len(got) != 0 {
-		t.Errorf("still there: %v", got)
+	if got := b.existing(t); len(got) != 1 || !strings.HasSuffix(got[0], gold) {
+		t.Errorf("still there: %v, want %s alone", got, gold)
 	}
 	if want := len(old.Exchanges()) + len(old.Queues()) + 2; len(changes) != want {
 		t.Errorf("%d deletions, want %d: %v", len(changes), want, changes)
@@ -227,5 +231,26 @@ func TestDeleteKnowsTheQueuesThatAreNamed(t *testing.T) {
 	}
 	if got := b.existing(t); len(got) != len(b.Exchanges())+len(b.Queues()) {
 		t.Errorf("only %v is left", got)
+	}
+}
+
+// What forbids a deletion beside the queues does so at the beginning, and at the end, when
+// messages may have left the inbox meanwhile.
+func TestDeleteAsksTwiceWhetherItMay(t *testing.T) {
+	t.Parallel()
+	for refusing := range 2 {
+		b := newBench(t)
+		b.apply(t)
+		parked, calls := errors.New("parked"), 0
+		changes, err := b.Delete(t.Context(), b.conn, b.management, topology.DeleteOptions{Check: func(context.Context) error {
+			if calls++; calls > refusing {
+				return parked
+			}
+			return nil
+		}})
+		if !errors.Is(err, parked) || len(changes) != 0 || calls != refusing+1 {
+			t.Errorf("call %d: deleted %v (%v)", calls, changes, err)
+		}
+		b.verifiedWithout(t)
 	}
 }

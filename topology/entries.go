@@ -19,6 +19,12 @@ type Entry struct {
 	// Kind is the type of its ready exchange: amqp.ExchangeDirect,
 	// ExchangeTopic, ExchangeFanout or ExchangeHeaders.
 	Kind string
+	// Tracked means that the entry exchange has no bindings to tiers: all its messages
+	// go through the inbox and Redis, whatever their delay, which costs a running bridge
+	// and its latency. So each of them can be looked up, cancelled and rescheduled, and
+	// the entry exchange may be the dead-letter exchange of a queue. Defaults to false:
+	// what equals a tier needs the broker alone.
+	Tracked bool
 }
 
 // kinds returns the types that a ready exchange may have.
@@ -79,9 +85,24 @@ func (t *Topology) HasEntry(entry string) bool {
 	return entry == "" || slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Name == entry })
 }
 
+// IsTracked reports whether an entry is a tracked one; "" is the default one. One that
+// is not configured is not.
+func (t *Topology) IsTracked(entry string) bool {
+	return slices.ContainsFunc(t.allEntries(), func(e Entry) bool { return e.Name == entry && e.Tracked })
+}
+
+// EntryExchanges returns the names of all entry exchanges, that of the default one last.
+func (t *Topology) EntryExchanges() []string {
+	var names []string
+	for _, e := range t.allEntries() {
+		names = append(names, t.EntryExchangeOf(e.Name))
+	}
+	return names
+}
+
 // allEntries returns the default entry, whose name is empty, after the others.
 func (t *Topology) allEntries() []Entry {
-	return append(t.Entries(), Entry{Kind: amqp.ExchangeTopic})
+	return append(t.Entries(), Entry{Kind: amqp.ExchangeTopic, Tracked: t.tracked})
 }
 
 // withLeftEntries describes, besides, the entries of another configuration with

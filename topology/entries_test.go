@@ -147,8 +147,8 @@ func TestLeftoversOfAnEarlierJourney(t *testing.T) {
 	}
 }
 
-// A consumer's queue may have an entry exchange as its dead-letter exchange, to
-// try again later. RabbitMQ 3.10 knows only by which exchange a message came
+// An entry that is not tracked is no dead-letter exchange for messages that may come
+// back to the same queue. Of others the broker notes where they belong. RabbitMQ 3.10 knows only by which exchange a message came
 // before it died first.
 func TestDeadLetteredIntoAnEntry(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ type Change struct {
 // that the user lacks to apply.
 //
 // AMQP cannot show bindings, so those between entities that exist already are
-// taken for granted; Apply makes them anyway, and [Topology.Verify] sees
-// whether they are there.
+// taken for granted; Apply makes them anyway, and removes those that a tracked entry
+// has left from before it was one. [Topology.Verify] sees both.
 func (t *Topology) Plan(ctx context.Context, channels Channels) ([]Change, error) {
 	s := &session{channels: channels}
 	defer s.close()

@@ -10,10 +10,11 @@ import (
 // Repair creates what is missing, from the back to the front as [Topology.Apply]
 // does, and returns the queues and exchanges it created. Unlike Apply it creates
 // what it can: a fault at one entity keeps none of the others from being put
-// back. It needs AMQP only, and neither deletes nor changes anything.
+// back. It needs AMQP only, and neither deletes nor changes any queue or exchange.
 //
-// All bindings are made again. AMQP does not tell which of them were missing, so
-// they are not among the changes.
+// All bindings are made again, and those of an entry that has become a tracked one are
+// removed. AMQP does not tell which of them were missing, or there, so they are not
+// among the changes.
 //
 // The error joins every fault found, as that of [Topology.Plan] does, and wraps
 // [ErrIncomplete] where something is missing still. After the first permission
@@ -49,9 +50,14 @@ func (r *repair) run(ctx context.Context, t *Topology) error {
 			return err
 		}
 		for _, b := range t.bindingsOf(x) {
-			if err := r.bind(ctx, b); err != nil {
+			if err := r.bind(ctx, b, b.bind); err != nil {
 				return err
 			}
+		}
+	}
+	for _, b := range t.bypasses() {
+		if err := r.bind(ctx, b, b.unbind); err != nil {
+			return err
 		}
 	}
 	if r.missing {
@@ -81,11 +87,12 @@ func (r *repair) entity(ctx context.Context, e entity) error {
 	return r.note(e.id, "configure", e.wanted, err)
 }
 
-func (r *repair) bind(ctx context.Context, b Binding) error {
+// bind makes a binding, or removes it.
+func (r *repair) bind(ctx context.Context, b Binding, operation func(*amqp.Channel) error) error {
 	if r.denied && !r.created[id{KindExchange, b.Source}] && !r.created[b.destination()] {
 		return nil
 	}
-	err := r.session.do(ctx, b.bind)
+	err := r.session.do(ctx, operation)
 	if answered(err, amqp.NotFound) { // an end could not be created, or has just been deleted again
 		r.missing = true
 		return nil

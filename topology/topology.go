@@ -11,7 +11,8 @@
 //
 // Each [Entry] beside the default one has an entry exchange and a ready exchange
 // of its own. All of them share a second set of tiers and lanes; due.go says how a
-// message finds its ready exchange.
+// message finds its ready exchange. A tracked entry is not bound to tiers: all that is
+// published to it takes the way through the inbox.
 //
 // A tier takes the messages whose delay is exactly its TTL. Promoted messages
 // enter lanes of their own, because a queue expires messages only at its head:
@@ -81,6 +82,9 @@ type Config struct {
 	// Entries are the entry exchanges beside the default one, in any order.
 	// Defaults to none.
 	Entries []Entry
+	// Tracked makes the default entry a tracked one: see Entry.Tracked. Defaults
+	// to false.
+	Tracked bool
 }
 
 // Tier is a queue with one fixed TTL, and an exchange of the same name that
@@ -97,6 +101,7 @@ type Topology struct {
 	lead    time.Duration
 	shards  int
 	entries []Entry   // sorted by name
+	tracked bool      // the default entry is
 	outward []Binding // to queues and exchanges of others
 }
 
@@ -155,7 +160,7 @@ func New(c Config) (*Topology, error) {
 		return nil, err
 	}
 
-	t := &Topology{prefix: c.Prefix, lead: c.Lead, shards: c.Shards, entries: entries}
+	t := &Topology{prefix: c.Prefix, lead: c.Lead, shards: c.Shards, entries: entries, tracked: c.Tracked}
 	for _, ttl := range ttls {
 		t.tiers = append(t.tiers, Tier{Name: t.tierOf("", ttl), TTL: ttl})
 	}
@@ -292,7 +297,7 @@ func (t *Topology) Exchanges() []Exchange {
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
 			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
-			About: t.aboutEntry(t.ReadyExchangeOf(e.Name)),
+			About: t.aboutEntry(t.ReadyExchangeOf(e.Name), e.Tracked),
 		})
 	}
 	return exchanges
@@ -344,14 +349,37 @@ func (t *Topology) Bindings() []Binding {
 	}
 	bindings = append(bindings, t.dueBindings()...)
 	for _, e := range t.allEntries() {
-		entry := t.EntryExchangeOf(e.Name)
+		if !e.Tracked {
+			bindings = append(bindings, t.shortcuts(e.Name)...)
+		}
+	}
+	return bindings
+}
+
+// shortcuts are the bindings by which the broker alone serves what is published to an
+// entry exchange. A tracked entry has none of them, so that all of it takes the
+// alternate exchange, to the inbox.
+func (t *Topology) shortcuts(entry string) []Binding {
+	source := t.EntryExchangeOf(entry)
+	bindings := []Binding{{
+		Source: source, Destination: t.ReadyExchangeOf(entry), ToExchange: true, Args: matching(headerDelay, int64(0)),
+	}}
+	for _, tier := range t.tiers {
 		bindings = append(bindings, Binding{
-			Source: entry, Destination: t.ReadyExchangeOf(e.Name), ToExchange: true, Args: matching(headerDelay, int64(0)),
+			Source: source, Destination: t.tierOf(entry, tier.TTL), Args: matching(headerDelay, tier.TTL.Milliseconds()),
 		})
-		for _, tier := range t.tiers {
-			bindings = append(bindings, Binding{
-				Source: entry, Destination: t.tierOf(e.Name, tier.TTL), Args: matching(headerDelay, tier.TTL.Milliseconds()),
-			})
+	}
+	return bindings
+}
+
+// bypasses are the bindings that Apply and Repair remove: the shortcuts that a tracked
+// entry has left from before it was one. Until they are gone, what matches them still
+// comes out when it is due.
+func (t *Topology) bypasses() []Binding {
+	var bindings []Binding
+	for _, e := range t.allEntries() {
+		if e.Tracked {
+			bindings = append(bindings, t.shortcuts(e.Name)...)
 		}
 	}
 	return bindings

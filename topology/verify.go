@@ -24,6 +24,7 @@ type Drift struct {
 	Policy         string `json:"policy,omitempty"`
 	OperatorPolicy string `json:"operator_policy,omitempty"`
 	// Path is below /api in the management API what DELETE removes a surplus binding by.
+	// It is empty where Apply removes it.
 	Path string `json:"path,omitempty"`
 }
 
@@ -145,14 +146,32 @@ func (t *Topology) waits(name string) bool {
 	return strings.HasPrefix(name, t.name("tier", "")) || strings.HasPrefix(name, t.name("lane", ""))
 }
 
-// leftovers names the tiers and lanes that are not described, sorted.
+// waitsBy reports whether a queue has the arguments of a tier or a lane.
+func (t *Topology) waitsBy(q brokerQueue) bool {
+	ttl, ok := number(q.Arguments[argMessageTTL])
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc([]string{t.ReadyExchange(), t.dueTiers(), t.dueLanes()}, func(leadsTo string) bool {
+		for name, value := range waiting(ttl, leadsTo) {
+			if text(q.Arguments[name]) != text(value) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// leftovers names the tiers and lanes of other configurations with the same prefix,
+// sorted. They are known by their arguments: a queue that others have called alike is
+// theirs.
 func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
 	described := map[string]bool{}
 	for _, q := range t.Queues() {
 		described[q.Name] = true
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(queues)), func(name string) bool {
-		return described[name] || !t.waits(name)
+		return described[name] || !t.waits(name) || !t.waitsBy(queues[name])
 	})
 }
 

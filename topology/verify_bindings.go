@@ -16,9 +16,12 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 		found[b.key()] = true
 	}
 	var drifts []Drift
-	described, ours := map[bindingKey]bool{}, map[id]bool{}
+	described, bypasses, ours := map[bindingKey]bool{}, map[bindingKey]bool{}, map[id]bool{}
 	for _, b := range wider.Bindings() {
 		described[b.key()] = true
+	}
+	for _, b := range t.bypasses() {
+		bypasses[b.key()] = true
 	}
 	for _, b := range t.Bindings() {
 		_, from := exchanges[b.Source]
@@ -50,6 +53,9 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 			d := surplus(KindBinding, b.Source+" -> "+b.Destination,
 				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way")
 			d.Path = b.path()
+			if bypasses[b.key()] {
+				d.Remedy, d.Path = remedyApply, ""
+			}
 			drifts = append(drifts, d)
 		}
 	}

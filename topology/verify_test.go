@@ -58,7 +58,14 @@ func TestVerifySeesWhatIsMissingOrSurplus(t *testing.T) {
 	wanted["binding "+entry+" -> "+second+" existence absent x-delay=30000, x-match=all-with-x"] = ch.QueueBind(second, "", entry, false, match("30000"))
 	wanted["binding amq.topic -> "+second+" existence absent routing key order"] = ch.QueueBind(second, "order", "amq.topic", false, nil)
 	_, wanted["queue "+second+" consumers 0 1"] = ch.Consume(second, "", true, false, false, false, nil)
-	_, wanted["queue "+b.Prefix()+".tier.7s existence absent present"] = ch.QueueDeclare(b.Prefix()+".tier.7s", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	_, wanted["queue "+b.Prefix()+".tier.7s existence absent present"] = ch.QueueDeclare(b.Prefix()+".tier.7s", true, false, false, false, amqp.Table{
+		"x-queue-type": "quorum", "x-message-ttl": int64(7000), "x-dead-letter-exchange": b.ReadyExchange(), "x-dead-letter-strategy": "at-least-once",
+		"x-overflow": "reject-publish", "x-delivery-limit": int64(1<<31 - 1),
+	})
+	// It has the name of a tier alone, and so is somebody else's.
+	if _, err := ch.QueueDeclare(b.Prefix()+".tier.gold", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": int64(7000)}); err != nil {
+		t.Fatal(err)
+	}
 	for what, err := range wanted {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)

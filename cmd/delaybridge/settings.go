@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/pflag"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -46,7 +47,8 @@ var tableOfSettings = [...]setting{
 	{"tiers", ttlList(topology.DefaultTiers()), "TTLs of the tiers, comma-separated"},
 	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},
 	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
-	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers"},
+	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers, and +tracked where all of its messages are to go through Redis"},
+	{"default-entry", amqp.ExchangeTopic, "type of the default entry's ready exchange, topic, or topic+tracked where all of its messages are to go through Redis"},
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
 	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message that it was delivered"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
@@ -194,6 +196,11 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 		}
 	case "entries":
 		tc.Entries, err = parseEntries(v.Value)
+	case "default-entry":
+		kind, tracked := cutTracked(v.Value)
+		if tc.Tracked = tracked; kind != amqp.ExchangeTopic {
+			return fmt.Errorf("%q: use topic or topic+tracked", v.Value)
+		}
 	case "dedupe-window":
 		if c.dedupeWindow, err = parseDuration(v.Value); err == nil && c.dedupeWindow < 0 {
 			return fmt.Errorf("%q: must not be negative", v.Value)
@@ -216,7 +223,7 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 	return err
 }
 
-// parseEntries reads what is written orders=direct,audit=fanout. The error names
+// parseEntries reads what is written orders=direct,audit=fanout+tracked. The error names
 // all that cannot be read; whether names and types will do is for the topology.
 func parseEntries(text string) ([]topology.Entry, error) {
 	if strings.TrimSpace(text) == "" {
@@ -230,10 +237,14 @@ func parseEntries(text string) ([]topology.Entry, error) {
 			faults = append(faults, fmt.Errorf("%q: write NAME=TYPE, such as orders=direct", part))
 			continue
 		}
-		entries = append(entries, topology.Entry{Name: name, Kind: kind})
+		kind, tracked := cutTracked(kind)
+		entries = append(entries, topology.Entry{Name: name, Kind: kind, Tracked: tracked})
 	}
 	return entries, errors.Join(faults...)
 }
+
+// cutTracked takes the word apart that says of which type an entry is.
+func cutTracked(text string) (kind string, tracked bool) { return strings.CutSuffix(text, "+tracked") }
 
 // durationText writes a duration as people do, and as parseDuration reads it.
 func durationText(d time.Duration) string { return topology.TTLName(d) }

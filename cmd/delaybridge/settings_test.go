@@ -66,7 +66,8 @@ func TestPrecedence(t *testing.T) {
 		"tiers":           {"1s,2s", "3s", "4s,5s"},
 		"lead":            {"1m", "2m", "3m"},
 		"shards":          {"1", "2", "3"},
-		"entries":         {"a=direct,b=fanout", "c=topic", "d=headers"},
+		"entries":         {"a=direct,b=fanout", "c=topic+tracked", "d=headers"},
+		"default-entry":   {"topic+tracked", "topic", "topic+tracked"},
 		"dedupe-window":   {"1h", "2h", "1d"},
 		"remember":        {"1h", "2h", "1d"},
 		"connect-timeout": {"1s", "2s", "3s"},
@@ -198,8 +199,9 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 func TestEntriesSetting(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "[]", " ": "[]", "orders=direct": "[{orders direct}]",
-		"orders=direct, audit=fanout": "[{audit fanout} {orders direct}]",
+		"": "[]", " ": "[]", "orders=direct": "[{orders direct false}]",
+		"orders=direct+tracked":       "[{orders direct true}]",
+		"orders=direct, audit=fanout": "[{audit fanout false} {orders direct false}]",
 	} {
 		s := newSettings(func(name string) (string, bool) { return text, name == "DELAYBRIDGE_ENTRIES" })
 		newRootCommand(&app{settings: s})
@@ -212,7 +214,16 @@ func TestEntriesSetting(t *testing.T) {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
-	code, _, stderr := runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
+	code, _, stderr := runIn(t, nil, "topology", "plan", "--default-entry", "direct+tracked")
+	if code != exitUsage || !strings.Contains(stderr, `default-entry (from flag --default-entry): "direct+tracked": use topic or topic+tracked`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	s := newSettings(func(name string) (string, bool) { return "topic+tracked", name == "DELAYBRIDGE_DEFAULT_ENTRY" })
+	newRootCommand(&app{settings: s})
+	if c, err := s.config(); err != nil || !c.topology.IsTracked("") {
+		t.Errorf("the default entry is not tracked (%v)", err)
+	}
+	code, _, stderr = runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
 	if code != exitUsage || !strings.Contains(stderr, `entry "a" is listed twice`) || !strings.Contains(stderr, `entry "b": type "x-delayed-message"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -120,12 +121,15 @@ func newTopologyDeleteCommand(a *app) *cobra.Command {
 		Short: "Delete everything, unless a queue holds messages",
 		Long: fmt.Sprintf(`Deletes the exchanges and queues, and prints them. Refuses, and leaves
 everything as it was, while a queue holds messages, counting those that are
-unacknowledged or dead-lettered but not yet confirmed. To be sure of that it
-closes the entrances first and watches the queues for %v.`, topology.SettleTime),
+unacknowledged or dead-lettered but not yet confirmed, or while messages are parked
+in Redis, or Redis does not say so. To be sure of the queues it closes the entrances
+first and watches them for %v. Stop all bridges before: they would put
+everything back.`, topology.SettleTime),
 		Args: usageArgs(cobra.NoArgs),
 	}
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	givenUp := cmd.Flags().StringArray("with-messages", nil, "delete this queue even if it holds messages; may be repeated")
+	withParked := cmd.Flags().Bool("with-parked", false, "delete even if messages are parked in Redis, which stay there, or Redis cannot be asked")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -135,10 +139,14 @@ closes the entrances first and watches the queues for %v.`, topology.SettleTime)
 		if err != nil {
 			return err
 		}
+		options := topology.DeleteOptions{WithMessages: *givenUp, Check: a.nothingParked}
+		if *withParked {
+			options.Check = nil
+		}
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
-			changes, err = settings.topology.Delete(ctx, channels, management, topology.DeleteOptions{WithMessages: *givenUp})
+			changes, err = settings.topology.Delete(ctx, channels, management, options)
 			return err
 		})
 		switch {
@@ -153,6 +161,33 @@ closes the entrances first and watches the queues for %v.`, topology.SettleTime)
 		return err
 	}
 	return cmd
+}
+
+// nothingParked fails where Redis has messages that are still to be promoted, or cannot
+// tell.
+func (a *app) nothingParked(ctx context.Context) error {
+	return a.withPark(func(park *redisbridge.Park, _ config) error {
+		counts, err := park.Count(ctx)
+		if err != nil {
+			return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)
+		}
+		if n := waiting(counts); n > 0 {
+			return fmt.Errorf("messages are parked in Redis (%d): let them come out, cancel them, or leave them there (--with-parked)", n)
+		}
+		return nil
+	})
+}
+
+// waiting is how many messages are parked or being promoted.
+func waiting(counts redisbridge.Counts) int {
+	n := 0
+	for _, shard := range counts.Shards {
+		n += shard.Promoting
+		for _, parked := range shard.Parked {
+			n += parked
+		}
+	}
+	return n
 }
 
 // printChanges prints changes, or for people what it means that there are none.

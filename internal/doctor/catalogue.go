@@ -35,6 +35,8 @@ const (
 	inboxUnattended = "inbox-unattended"
 	unroutedHolds   = "unrouted-messages"
 	tierWedged      = "tier-wedged"
+	deadLetterCycle = "dead-letter-cycle"
+	queueRefuses    = "queue-refuses"
 
 	redisVersion      = "redis-version"
 	redisReplica      = "redis-replica"
@@ -100,6 +102,8 @@ func catalogue() map[string]kind {
 		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
 		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself"},
 		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
+		deadLetterCycle: {Problem, "to RabbitMQ each of its messages that comes back is a cycle, which it drops, or keeps in the tier and tries for ever; as many as the dead-letter prefetch hold up everybody's messages of that tier", "make the entry a tracked one (+tracked), or name another dead-letter exchange. Where a tier is wedged already: unbind the queue (the commands), and within the dead-letter worker's pause the tier goes on, with the queue's messages in the unrouted queue; bind it again once the entry is tracked"},
+		queueRefuses:    {Warning, "once it is full, the tier or lane keeps its messages; as many as the dead-letter prefetch hold up everybody's there", "give it no length limit, or the overflow drop-head; on RabbitMQ 3.10 drain it before you lift its limit"},
 
 		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},
 		redisReplica:      {Problem, "it refuses writes", "name the primary, or the Sentinels, in redis-url; or promote this server"},

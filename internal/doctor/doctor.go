@@ -128,6 +128,7 @@ func checks() []check {
 		{"permissions", []server{overManagement}, (*examination).permissions},
 		{"inbox", []server{overManagement, statistics}, (*examination).inbox},
 		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted},
+		{"queues of consumers", []server{overManagement, statistics}, (*examination).bound},
 		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting},
 		{"Redis' version and state", []server{redisServer}, (*examination).redisState},
 		{"Redis' settings", []server{redisServer}, (*examination).redisSettings},

@@ -25,7 +25,7 @@ func TestDoctor(t *testing.T) {
 		"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
 		"policies": policies, "foreign": foreignBinding, "consumed": consumed,
 		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
-		"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "leases": leases, "layout": layout,
+		"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "layout": layout,
 		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
 	} {
 		// Of one virtual host or prefix each, so all at the same time.
@@ -114,15 +114,44 @@ func differs(t *testing.T, i *installation) {
 	i.hasNot(t, ofTopology, f.Code)
 }
 
+// A queue is not to be deleted while it holds messages. One that only has the name of a
+// tier is somebody else's.
 func leftover(t *testing.T, i *installation) {
 	t.Helper()
-	name := i.Prefix + ".tier.7s"
-	if _, err := i.dial(t).QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+	ch := i.dial(t)
+	if _, err := ch.QueueDeclare(i.Prefix+".tier.gold", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		t.Fatal(err)
 	}
-	f := i.has(t, ofTopology, "topology-leftover", name)
+	old, err := topology.New(topology.Config{Prefix: i.Prefix, Tiers: []time.Duration{time.Second, 7 * time.Hour, 30 * time.Second}, Lead: time.Second, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := i.config.Topology
+	i.config.Topology = old
+	i.apply(t)
+	i.config.Topology = current
+	name := i.Prefix + ".tier.7h"
+	if err := ch.QueueUnbind(name, "", old.EntryExchange(), amqp.Table{"x-match": "all-with-x", "x-delay": (7 * time.Hour).Milliseconds()}); err != nil {
+		t.Fatal(err)
+	}
+	i.publish(t, ch, "", name, 0)
+	f := i.has(t, ofTopology, "topology-leftover", name, "messages: 1, by statistics")
+	if len(f.Commands) > 0 {
+		t.Errorf("it is to be deleted with its message: %v", f.Commands)
+	}
+	if _, err := ch.QueuePurge(name, false); err != nil {
+		t.Fatal(err)
+	}
+	f = i.has(t, ofTopology, f.Code, name, "messages: 0, by statistics")
 	i.mend(t, f)
-	i.hasNot(t, ofTopology, f.Code)
+	i.until(t, "the end of the tier's queue", ofTopology, func(r doctor.Report) bool {
+		for _, f := range r.Findings {
+			if strings.Contains(f.Subject, "gold") {
+				t.Errorf("it is not ours: %+v", f)
+			}
+		}
+		return !slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Subject == "queue "+name })
+	})
 }
 
 // A policy that is not for the bridge's queues alone stays in force for all others.
@@ -290,6 +319,95 @@ func wedged(t *testing.T, i *installation) {
 		}
 	}()
 	i.hasNot(t, check, f.Code)
+}
+
+const ofBound = "queues of consumers"
+
+// A queue with a limit that refuses what is beyond is named before it is full, and louder
+// when it is.
+func refuses(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	if _, err := ch.QueueDeclare("limited", true, false, false, false, amqp.Table{"x-queue-type": "classic", "x-max-length": int64(2), "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("dropping", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-max-length": int64(2)}); err != nil {
+		t.Fatal(err)
+	}
+	// An exchange in between is no way out.
+	if err := ch.ExchangeDeclare("between", "fanout", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		ch.ExchangeBind("between", "order.#", top.ReadyExchange(), false, nil),
+		ch.QueueBind("limited", "", "between", false, nil), ch.QueueBind("dropping", "", "between", false, nil),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := i.has(t, ofBound, "queue-refuses", "queue limited", "max-length 2 (overflow reject-publish, messages: 0)")
+	if f.Severity != doctor.Warning {
+		t.Errorf("not full yet: %+v", f)
+	}
+	i.publish(t, ch, "", "limited", 0)
+	i.publish(t, ch, "", "limited", 0)
+	if f = i.has(t, ofBound, f.Code, "queue limited", "it is full (max-length 2, messages: 2"); f.Severity != doctor.Problem {
+		t.Errorf("full: %+v", f)
+	}
+	if r := i.examine(t, i.config, ofBound); len(r.Findings) != 1 {
+		t.Errorf("more is found: %+v", r.Findings)
+	}
+	if err := ch.QueueUnbind("limited", "", "between", nil); err != nil {
+		t.Fatal(err)
+	}
+	i.hasNot(t, ofBound, f.Code)
+}
+
+// A queue that dead-letters into an entry wedges a tier. What the finding says frees it,
+// and once the entry is tracked the queue may be bound again.
+func cycle(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	if _, err := ch.QueueDeclare("work", true, false, false, false, amqp.Table{
+		"x-queue-type": "quorum", "x-message-ttl": int64(10), "x-dead-letter-exchange": top.EntryExchange(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	bind := func() {
+		if err := ch.QueueBind("work", "order.#", top.ReadyExchange(), false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind()
+	// One that has come by the entry first would be dropped instead: work, at-most-once,
+	// finds the cycle itself.
+	if err := ch.QueueBind("work", "order.#", "amq.topic", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	i.publish(t, ch, "amq.topic", "order.unpaid", 1000)
+	const waiting = "tiers and lanes"
+	f := i.has(t, ofBound, "dead-letter-cycle", "queue work", "dead-letters into "+top.EntryExchange(), "by its argument")
+	i.has(t, waiting, "tier-wedged", top.Tiers()[0].Name, "queue work dead-letters into "+top.EntryExchange()+", so what comes back is a cycle")
+	i.mend(t, f)
+	i.hasNot(t, waiting, "tier-wedged")
+	i.until(t, "the message to be unrouted", "unbound routing keys", func(r doctor.Report) bool { return len(r.Findings) == 1 })
+
+	tracked, err := topology.New(topology.Config{Prefix: i.Prefix, Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1, Tracked: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.config.Topology = tracked
+	i.mend(t, i.has(t, ofTopology, "foreign-binding", top.EntryExchange()))
+	i.hasNot(t, ofTopology, "foreign-binding")
+	bind()
+	i.hasNot(t, ofBound, f.Code)
+
+	i.Manage(t, http.MethodPut, "/api/policies/"+i.VHost+"/dead", `{"pattern":"^byPolicy$","apply-to":"queues","definition":{"dead-letter-exchange":"`+top.Tiers()[0].Name+`"}}`)
+	if _, err := ch.QueueDeclare("byPolicy", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	i.has(t, ofBound, f.Code, "queue byPolicy", "by policy dead")
 }
 
 const ofBridges = "bridges and leases"

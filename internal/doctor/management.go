@@ -96,6 +96,7 @@ type queue struct {
 	Messages        *int           `json:"messages"`
 	Ready           *int           `json:"messages_ready"`
 	Unacknowledged  *int           `json:"messages_unacknowledged"`
+	Bytes           *int           `json:"message_bytes"`
 }
 
 // queues are listed by one check at a time: of many queues that costs the broker.
@@ -116,6 +117,7 @@ type binding struct {
 	Destination     string         `json:"destination"`
 	DestinationType string         `json:"destination_type"`
 	RoutingKey      string         `json:"routing_key"`
+	PropertiesKey   string         `json:"properties_key"`
 	Arguments       map[string]any `json:"arguments"`
 }
 

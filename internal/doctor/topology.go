@@ -24,6 +24,10 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 	overridden := map[policyRef][]topology.Drift{}
 	var order []policyRef
 	policies, policyErr := x.policies(ctx, drifts)
+	held, err := x.held(ctx, drifts)
+	if err != nil {
+		return nil, err
+	}
 	for _, d := range drifts {
 		subject := d.Kind + " " + d.Name
 		switch {
@@ -45,12 +49,19 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 			}
 			findings = append(findings, f)
 		case d.Kind == topology.KindBinding:
-			findings = append(findings, find(foreignBinding, subject, "bound by "+d.Found, x.remove(d.Path)))
+			command := "delaybridge topology apply" // which removes what a tracked entry has left
+			if d.Path != "" {
+				command = x.remove(d.Path)
+			}
+			findings = append(findings, find(foreignBinding, subject, "bound by "+d.Found, command))
 		case d.Surplus():
-			findings = append(findings, find(topologyLeftover, subject, "not in this configuration", x.deletion(d.Kind, d.Name)))
+			findings = append(findings, find(topologyLeftover, subject, "not in this configuration"+held.note(d), x.deletion(d, held)...))
 		default:
-			findings = append(findings, find(topologyDiffers, subject, fmt.Sprintf("%s is %s, want %s", d.Field, d.Found, d.Expected),
-				x.deletion(d.Kind, d.Name), "delaybridge topology apply"))
+			f := find(topologyDiffers, subject, fmt.Sprintf("%s is %s, want %s", d.Field, d.Found, d.Expected)+held.note(d), x.deletion(d, held)...)
+			if len(f.Commands) > 0 {
+				f.Commands = append(f.Commands, "delaybridge topology apply")
+			}
+			findings = append(findings, f)
 		}
 	}
 	if len(missing) > 0 {
@@ -66,11 +77,40 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 	return findings, policyErr
 }
 
-func (x *examination) deletion(kind, name string) string {
-	if kind == topology.KindQueue {
-		return "rabbitmqctl delete_queue " + x.on() + " " + shell(name)
+// holdings are how many messages queues hold, by the management API's statistics.
+type holdings map[string]*int
+
+// held counts where a drift is about a queue.
+func (x *examination) held(ctx context.Context, drifts []topology.Drift) (holdings, error) {
+	if !slices.ContainsFunc(drifts, func(d topology.Drift) bool { return d.Kind == topology.KindQueue }) {
+		return nil, nil
 	}
-	return x.remove("exchanges/{vhost}/" + pathSegment(name))
+	queues, err := x.queues(ctx)
+	h := holdings{}
+	for name, q := range queues {
+		h[name] = q.Messages
+	}
+	return h, err
+}
+
+// note says how many messages are lost with what d is about.
+func (h holdings) note(d topology.Drift) string {
+	if d.Kind != topology.KindQueue {
+		return ""
+	}
+	return "; messages: " + count(h[d.Name]) + ", by statistics up to ten seconds old"
+}
+
+// deletion is the command that deletes what d is about. There is none for a queue that
+// may hold messages.
+func (x *examination) deletion(d topology.Drift, held holdings) []string {
+	if d.Kind != topology.KindQueue {
+		return []string{x.remove("exchanges/{vhost}/" + pathSegment(d.Name))}
+	}
+	if n := held[d.Name]; n == nil || *n > 0 {
+		return nil
+	}
+	return []string{"rabbitmqctl delete_queue " + x.on() + " " + shell(d.Name)}
 }
 
 // policyRef names a policy.

@@ -2,14 +2,11 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -71,42 +68,25 @@ func (q queue) notTaken() int {
 }
 
 // suspects are the queues that due messages lead to, and that take none: full ones that
-// refuse, and those that do not run.
+// refuse, those that do not run, and those to which what comes back is a cycle.
 func (x *examination) suspects(ctx context.Context, queues map[string]queue) (suspects, commands []string, err error) {
-	var bindings []binding
-	if err := x.Management.Get(ctx, "bindings/{vhost}", &bindings); err != nil {
+	bound, err := x.boundQueues(ctx, queues)
+	if err != nil {
 		return nil, nil, err
 	}
-	reached := map[string]bool{x.Topology.ReadyExchange(): true, x.Topology.RetryExchange(): true, x.Topology.Unrouted(): true}
-	for _, e := range x.Topology.Entries() {
-		reached[x.Topology.ReadyExchangeOf(e.Name)] = true
-	}
-	for again := true; again; { // exchanges may be bound to exchanges
-		again = false
-		for _, b := range bindings {
-			if reached[b.Source] && b.DestinationType == topology.KindExchange && !reached[b.Destination] {
-				reached[b.Destination], again = true, true
-			}
-		}
-	}
-	seen := map[string]bool{}
-	for _, b := range bindings {
-		q, there := queues[b.Destination]
-		if !reached[b.Source] || b.DestinationType != topology.KindQueue || !there || seen[q.Name] {
-			continue
-		}
-		seen[q.Name] = true
+	for _, b := range bound {
+		q := b.queue
 		if limit, full := q.full(); full {
 			suspects = append(suspects, fmt.Sprintf("queue %s is full and refuses messages (%s, consumers: %d)", q.Name, limit, q.Consumers))
-			if q.Policy != "" && q.Arguments["x-max-length"] == nil && q.Arguments["x-max-length-bytes"] == nil {
-				commands = append(commands, "rabbitmqctl clear_policy "+x.on()+" "+shell(q.Policy))
-			} else {
-				commands = append(commands, "rabbitmqctl list_consumers "+x.on())
-			}
+			commands = append(commands, x.lift(q))
 		}
 		if q.State != "" && !slices.Contains([]string{"running", "idle", "flow"}, q.State) {
 			suspects = append(suspects, fmt.Sprintf("queue %s is %s", q.Name, q.State))
 			commands = append(commands, "rabbitmq-diagnostics cluster_status")
+		}
+		if into, cycle := x.cycle(q); cycle {
+			suspects = append(suspects, fmt.Sprintf("queue %s dead-letters into %s, so what comes back is a cycle", q.Name, into))
+			commands = append(commands, b.unbinding...)
 		}
 	}
 	if len(suspects) == 0 {
@@ -114,25 +94,4 @@ func (x *examination) suspects(ctx context.Context, queues map[string]queue) (su
 	}
 	slices.Sort(commands)
 	return suspects, slices.Compact(commands), nil
-}
-
-// full reports whether the queue is at its limit, and refuses what is beyond.
-func (q queue) full() (limit string, full bool) {
-	property := func(name string) any {
-		if v, ok := q.EffectivePolicy[name]; ok {
-			return v
-		}
-		return q.Arguments["x-"+name]
-	}
-	if overflow, _ := property("overflow").(string); !strings.HasPrefix(overflow, "reject-publish") || q.Messages == nil {
-		return "", false
-	}
-	for _, v := range []any{q.Arguments["x-max-length"], q.EffectivePolicy["max-length"]} {
-		if most, ok := v.(json.Number); ok {
-			if n, err := most.Int64(); err == nil && int64(*q.Messages) >= n {
-				return fmt.Sprintf("max-length %d", n), true
-			}
-		}
-	}
-	return "", false
 }

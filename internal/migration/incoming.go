@@ -70,8 +70,3 @@ func (p *planner) cameBy(others string, m Move) string {
 	return fmt.Sprintf("what comes that way was published to %s and leaves by %s: bind that to %s for its routing keys",
 		others, p.topology.ReadyExchange(), m.ReadyExchange)
 }
-
-// firstCameBy says what RabbitMQ 3.10 does not know of dead letters.
-func (p *planner) firstCameBy() string {
-	return "before RabbitMQ 4.0, dead letters whose delay equals a tier leave by the ready exchange of the entry by which they first came, or by " + p.topology.ReadyExchange()
-}

@@ -61,7 +61,10 @@ type Move struct {
 	EntryExchange string `json:"entry_exchange"` // where its publishers are to send
 	ReadyExchange string `json:"ready_exchange"` // where its consumers are to bind
 	Delayed       *int64 `json:"messages_delayed"`
-	State         string `json:"state"`
+	// Tracked means that the entry has to be a tracked one, since queues dead-letter
+	// into the exchange.
+	Tracked bool   `json:"tracked"`
+	State   string `json:"state"`
 }
 
 // Bound is a binding of a ready exchange.
@@ -163,6 +166,7 @@ func (p *planner) exchange(x Exchange, entry string) {
 	m := Move{
 		Exchange: x.Name, Type: x.delayedType(), Entry: entry, Delayed: x.Delayed, State: StateCreate,
 		EntryExchange: p.topology.EntryExchangeOf(entry), ReadyExchange: p.topology.ReadyExchangeOf(entry),
+		Tracked: p.takesDeadLetters(x.Name),
 	}
 	if p.Live && p.has(m.EntryExchange) && p.has(m.ReadyExchange) {
 		m.State = StateExists

@@ -1,6 +1,18 @@
 package migration
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
+
+// mustBeTracked says why an entry is one that the plan tracks.
+const mustBeTracked = "the entry is tracked (+tracked), without which its dead letters could wedge a tier for everybody"
+
+// takesDeadLetters reports whether queues dead-letter into an exchange.
+func (p *planner) takesDeadLetters(exchange string) bool {
+	return slices.ContainsFunc(p.Queues, func(q Queue) bool { return q.Arguments[argDeadLetter] == exchange }) ||
+		slices.ContainsFunc(p.Policies, func(policy Policy) bool { return policy.Definition["dead-letter-exchange"] == exchange })
+}
 
 // deadLetters reports queues and policies that dead-letter into the exchange.
 func (p *planner) deadLetters(m Move) {
@@ -10,7 +22,7 @@ func (p *planner) deadLetters(m Move) {
 				Exchange: m.Exchange, Kind: kindQueue, Name: q.Name,
 				Why: "it dead-letters into the exchange (argument " + argDeadLetter + "), and arguments of a queue cannot be changed",
 				Do: fmt.Sprintf("declare another queue that dead-letters into %s, move its bindings and consumers there, and delete this one once it is empty; %s",
-					m.EntryExchange, p.firstCameBy()),
+					m.EntryExchange, mustBeTracked),
 			})
 		}
 	}
@@ -20,7 +32,7 @@ func (p *planner) deadLetters(m Move) {
 				Exchange: m.Exchange, Kind: kindPolicy, Name: policy.Name,
 				Why: fmt.Sprintf("queues that match %s dead-letter into the exchange (dead-letter-exchange)", policy.Pattern),
 				Do: fmt.Sprintf("set the policy's dead-letter-exchange to %s when you switch, not while queues with at-least-once dead-lettering have dead letters on their way; %s",
-					m.EntryExchange, p.firstCameBy()),
+					m.EntryExchange, mustBeTracked),
 			})
 		}
 	}

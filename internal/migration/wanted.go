@@ -21,10 +21,12 @@ func (p *Plan) Entries(configured []topology.Entry) ([]topology.Entry, error) {
 		i := slices.IndexFunc(entries, func(e topology.Entry) bool { return e.Name == m.Entry })
 		switch {
 		case i < 0:
-			entries = append(entries, topology.Entry{Name: m.Entry, Kind: m.Type})
+			entries = append(entries, topology.Entry{Name: m.Entry, Kind: m.Type, Tracked: m.Tracked})
 		case entries[i].Kind != m.Type:
 			faults = append(faults, fmt.Errorf("%w: entry %q is configured with type %s, but exchange %q is %s: choose another name (--entry)",
 				ErrInput, m.Entry, entries[i].Kind, m.Exchange, m.Type))
+		case m.Tracked:
+			entries[i].Tracked = true
 		}
 	}
 	slices.SortFunc(entries, func(a, b topology.Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -35,6 +37,9 @@ func setting(entries []topology.Entry) string {
 	parts := make([]string, len(entries))
 	for i, e := range entries {
 		parts[i] = e.Name + "=" + e.Kind
+		if e.Tracked {
+			parts[i] += "+tracked"
+		}
 	}
 	return strings.Join(parts, ",")
 }
