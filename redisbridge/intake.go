@@ -35,18 +35,22 @@ var (
 )
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
-// acknowledged only once Redis, or another queue, has it.
+// acknowledged only once Redis, or another queue, has it. What the broker has handed out
+// by then is finished, for DrainTimeout at most: a message without an ID that is parked and
+// goes back to the inbox all the same comes twice.
 //
 // An intake that was cut short makes the next one wary. Perhaps there is a message
 // that cannot be decoded: that ends the connection, and so is one more delivery for
 // all that are in hand, which at the inbox's delivery limit go to quarantine. A wary
 // intake takes one message at a time, and so counts only the one that is to blame.
 func (b *Bridge) intake(ctx context.Context) error {
+	work, end := b.drainContext(ctx)
+	defer end()
 	ready := broker.NewPublisher(b.conn)
 	wary := false
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := b.takeIn(ctx, ready, wary)
+		err := b.takeIn(ctx, work, ready, wary)
 		wary = err != nil && time.Since(began) < intakeSteady
 		if err == nil {
 			continue
@@ -74,9 +78,20 @@ func BridgeOf(consumerTag string) (id string, ok bool) {
 	return strings.CutSuffix(consumerTag, intakeTag)
 }
 
+// drainContext returns a context that ends DrainTimeout after ctx.
+func (b *Bridge) drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(b.config.DrainTimeout, cancel)
+		context.AfterFunc(drain, func() { timer.Stop() })
+	})
+	return drain, func() { stop(); cancel() }
+}
+
 // takeIn consumes over one channel until it ends, and then waits for what is in
-// hand. It returns nil with ctx, and where there is no reason to be wary any more.
-func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool) error {
+// hand. It returns nil where there is no reason to be wary any more, and with ctx: then
+// it consumes no more, and finishes within work what it was given.
+func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Publisher, wary bool) error {
 	ch, err := b.consume.Channel(ctx)
 	if err != nil {
 		return err
@@ -95,7 +110,8 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id+intakeTag, false, false, false, false, nil)
+	tag := b.id + intakeTag
+	deliveries, err := ch.Consume(b.config.Topology.Inbox(), tag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}
@@ -107,26 +123,37 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 	defer acks.flush()
 	var hands sync.WaitGroup
 	defer hands.Wait()
+	work, drop := context.WithCancel(work)
+	defer drop()
+	take := func(d *amqp.Delivery) { b.takeInOne(ctx, work, ready, acks, q, d) }
+	defer context.AfterFunc(ctx, func() { q.cancel(tag) })() // which ends the deliveries
 	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
 		select {
-		case <-ctx.Done():
-			return nil // what is not acknowledged goes back to the inbox
 		case <-calm:
+			hands.Wait()
 			return nil
 		case d, ok := <-deliveries:
-			if !ok {
-				select {
-				case reason := <-closed:
-					if reason != nil {
-						return broker.Classify(reason)
-					}
-				default:
+			if ok {
+				hands.Go(func() { take(&d) })
+				continue
+			}
+			select {
+			case reason := <-closed: // the broker gives what is in hand to another
+				if reason != nil {
+					return broker.Classify(reason)
 				}
 				return errCancelled
+			default:
 			}
-			hands.Go(func() { b.takeInOne(ctx, ready, acks, q, &d) })
+			hands.Wait()
+			if ctx.Err() == nil {
+				return errCancelled
+			}
+			q.settle(acks, take)
+			return nil
 		}
 	}
+	hands.Wait()
 	return nil
 }
 
@@ -178,17 +205,52 @@ func (q *questions) held() bool {
 	return q.ch.Qos(q.prefetch, 0, false) == nil
 }
 
-// takeInOne tries until the message is somewhere else, or ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, q *questions, d *amqp.Delivery) {
+// cancel has the inbox deliver no more.
+func (q *questions) cancel(tag string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_ = q.ch.Cancel(tag, false) // or the channel is gone, with all that it was to deliver
+}
+
+// settle returns when the inbox has the acknowledgements of all that was taken in, or the
+// channel is gone. AMQP confirms none. While a quorum queue is slow to answer for some, the
+// broker keeps those that follow, and forgets them when their channel is closed. To get a
+// message goes the same way, and has an answer, after which the broker's side of the
+// channel has heard of all before; any other answer shows that it has sent on the rest.
+func (q *questions) settle(acks *acks, take func(*amqp.Delivery)) {
+	acks.flush()
+	d, found, err := q.get()
+	if err != nil {
+		return
+	}
+	if found {
+		take(&d)
+		acks.flush()
+	}
+	_, _ = q.consumers()
+}
+
+func (q *questions) get() (d amqp.Delivery, found bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ch.Get(q.inbox, false)
+}
+
+// takeInOne tries until the message is somewhere else, or work ends. Once ctx has ended it
+// leaves a message that is nowhere else in the inbox.
+func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Publisher, acks *acks, q *questions, d *amqp.Delivery) {
 	e := entry{Delivery: d, key: d.MessageId, again: d.Redelivered, held: q.held}
 	if e.key == "" {
-		e.key = rand.Text()
+		e.key = message.MadeUpID(d.Redelivered)
 	}
-	for ctx.Err() == nil {
-		err := b.place(ctx, ready, &e)
+	for unsure := false; ; {
+		err := b.place(work, ready, &e)
 		switch {
 		case err == nil:
 			acks.add(d.DeliveryTag)
+			if d.MessageId == "" {
+				b.reporter.tookWithoutID()
+			}
 			return
 		case errors.Is(err, errGivenBack):
 			return
@@ -198,12 +260,14 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 			b.taken.quarantined.Add(1)
 			return
 		}
-		e.again = e.again || errors.Is(err, ErrUnconfirmed)
+		unsure = unsure || errors.Is(err, ErrUnconfirmed)
+		e.again = e.again || unsure
 		b.repairs.consider(err)
-		if ctx.Err() == nil {
-			b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
-			pause(ctx, retryPause)
+		if ctx.Err() != nil && !unsure || work.Err() != nil {
+			return
 		}
+		b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
+		pause(work, retryPause)
 	}
 }
 

@@ -229,6 +229,13 @@ func inbox(t *testing.T, i *installation) {
 	i.has(t, ofBridges, "no-bridge", i.Prefix)
 	i.mend(t, f)
 	i.hasNot(t, "inbox", f.Code)
+	i.hasNot(t, ofBridges, "messages-without-id")
+	if err := i.dial(t).PublishWithContext(t.Context(), i.config.Topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
+		DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(90_000)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	i.has(t, ofBridges, "messages-without-id", i.config.Topology.EntryExchange())
 	alone := i.has(t, ofBridges, "one-bridge", "bridge ")
 	i.mend(t, alone)
 	i.hasNot(t, ofBridges, alone.Code)
