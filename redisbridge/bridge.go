@@ -79,6 +79,11 @@ type Config struct {
 	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
 	// it looks a third as often. Defaults to DefaultShowEvery; ShowNever is never.
 	ShowEvery time.Duration
+	// Adopt takes over a prefix in Redis that is another installation's: one that is of
+	// another virtual host, or of a cluster with another name. Bridges of that one end
+	// within 15 seconds; stop them first. Without it Run returns ErrForeign. Defaults to
+	// false.
+	Adopt bool
 	// Window is for how long after it was published an ID is remembered; see
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
@@ -233,8 +238,18 @@ func (b *Bridge) Run(ctx context.Context) error {
 		})
 	}
 
+	me, err := b.awaitOwner(ctx)
+	if err != nil {
+		disconnect()
+		lost := connections.Wait()
+		if ctx.Err() != nil || lost != nil {
+			return lost
+		}
+		return err
+	}
+
 	workers, work := errgroup.WithContext(ctx)
-	workers.Go(func() error { return b.register.run(work) })
+	workers.Go(func() error { return b.register.run(work, me) })
 	workers.Go(func() error { return b.listen(work) })
 	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
@@ -247,7 +262,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	// ends with the connection.
 	stopWatch := context.AfterFunc(ctx, func() { time.AfterFunc(b.config.DrainTimeout, disconnect) })
 	defer stopWatch()
-	err := workers.Wait()
+	err = workers.Wait()
 	disconnect()
 	if lost := connections.Wait(); lost != nil {
 		err = lost
@@ -259,7 +274,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 func (b *Bridge) awaitRedis(ctx context.Context) error {
 	began := time.Now()
 	for {
-		err := checkLayout(ctx, b.config.Client, b.config.Topology)
+		err := checkLayout(ctx, b.config.Client, b.config.Topology, Owner{})
 		switch {
 		case err == nil:
 			b.warnOfPersistence(ctx)

@@ -25,6 +25,10 @@ type ParkConfig struct {
 	Client redis.UniversalClient
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
+	// Owner is the broker that what is parked is to come out of, such as OwnerOf returns.
+	// Where the prefix in Redis is another's, every method returns ErrForeign. Defaults to
+	// not known, which compares nothing.
+	Owner Owner
 	// Window is for how long after it was published an ID is remembered, so that a
 	// second message with it is told from the first one. While a message waits, its
 	// ID always is. It is the bridges' own. Each message takes its place in Redis for
@@ -137,7 +141,7 @@ func (p *Park) check(ctx context.Context) error {
 	if p.checked.Load() {
 		return nil
 	}
-	if err := checkLayout(ctx, p.config.Client, p.config.Topology); err != nil {
+	if err := checkLayout(ctx, p.config.Client, p.config.Topology, p.config.Owner); err != nil {
 		return err
 	}
 	p.checked.Store(true)

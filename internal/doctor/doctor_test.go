@@ -365,11 +365,15 @@ func layout(t *testing.T, i *installation) {
 
 const ofSharing = "one deployment per prefix"
 
-// Two virtual hosts, one Redis, one prefix.
+// Two virtual hosts, one Redis, one prefix. Of the two bridges the first one is of a release
+// that does not note down whose the prefix is.
 func elsewhere(t *testing.T, i *installation) {
 	t.Helper()
 	i.bridge(t, i.Env, i.client(t, i.RedisURL))
 	i.hasNot(t, ofSharing, "bridge-elsewhere")
+	if err := i.config.Redis.HSet(t.Context(), "{"+i.Prefix+"}:layout", "owner", "{}").Err(); err != nil {
+		t.Fatal(err)
+	}
 	other := i.Env
 	other.VHost = i.VHost + "-2"
 	i.Manage(t, http.MethodPut, "/api/vhosts/"+other.VHost, "{}")
