@@ -88,6 +88,14 @@ type Config struct {
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
 	Window time.Duration
+	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
+	// of each message that is published
+	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
+	// later), by a clock that is never further than this from Redis'. The relative delay of a
+	// message of the inbox then begins this much after the broker took it, or when a bridge
+	// takes it in if that is sooner. Where a node does not overwrite the header, a publisher
+	// can have a message delivered early. Defaults to 0: the header means nothing.
+	BrokerClockWithin time.Duration
 	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
 	// for so long at the start. Once a bridge works, it waits for servers as
 	// long as it takes. Defaults to never.
@@ -146,8 +154,8 @@ func New(c Config) (*Bridge, error) {
 	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
 		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin and Window must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.BrokerClockWithin < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window and BrokerClockWithin must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()

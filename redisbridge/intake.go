@@ -298,7 +298,25 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 		})
 		return counted(&b.taken.quarantined, err)
 	}
-	return b.deliver(ctx, ready, e, &m, when)
+	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()))
+}
+
+// sinceStamp has a relative delay begin when the broker took the message, by the header that
+// it is configured to set, and not later, when a bridge takes it in. The broker's clock is
+// at most within from Redis': so the delay may begin within later, and never earlier. A
+// message that the broker has dead-lettered was stamped before its delay began.
+func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
+	delay, relative := w.Relative()
+	ms, stamped := d.Headers[message.HeaderBrokerTimestamp].(int64)
+	_, deadLettered := d.Headers["x-death"]
+	if within <= 0 || !relative || delay == 0 || !stamped || deadLettered {
+		return w
+	}
+	begins := time.UnixMilli(ms).Add(within)
+	if !begins.Before(now) {
+		return w
+	}
+	return message.At(begins.Add(delay))
 }
 
 // deliver parks a message, or publishes it where it is due.
