@@ -13,6 +13,9 @@ import (
 const (
 	HeaderDelay     = "x-delay"      // milliseconds from now
 	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
+	// HeaderBrokerTimestamp has the Unix milliseconds at which the broker took the message,
+	// where it is configured to set it.
+	HeaderBrokerTimestamp = "timestamp_in_ms"
 )
 
 // Headers in which W3C trace context travels, as in other instrumentations of AMQP. They

@@ -32,10 +32,12 @@ type TakenIn struct {
 	Parked, Duplicates, Published int64
 	// Dropped were cancelled before, and Quarantined make no sense.
 	Dropped, Quarantined int64
+	// WithoutID are those of all these that came without a message-id.
+	WithoutID int64
 }
 
 // takenIn is what TakenIn is read from.
-type takenIn struct{ parked, duplicates, published, dropped, quarantined atomic.Int64 }
+type takenIn struct{ parked, duplicates, published, dropped, quarantined, withoutID atomic.Int64 }
 
 // counted adds one where err is nil, and returns err.
 func counted(n *atomic.Int64, err error) error {
@@ -49,7 +51,7 @@ func counted(n *atomic.Int64, err error) error {
 func (b *Bridge) Activity() Activity {
 	a := Activity{TakenIn: TakenIn{
 		Parked: b.taken.parked.Load(), Duplicates: b.taken.duplicates.Load(), Published: b.taken.published.Load(),
-		Dropped: b.taken.dropped.Load(), Quarantined: b.taken.quarantined.Load(),
+		Dropped: b.taken.dropped.Load(), Quarantined: b.taken.quarantined.Load(), WithoutID: b.taken.withoutID.Load(),
 	}}
 	for _, conn := range []*broker.Conn{b.conn, b.consume} {
 		a.Reconnects += int64(conn.State().Reconnects())

@@ -79,10 +79,23 @@ type Config struct {
 	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
 	// it looks a third as often. Defaults to DefaultShowEvery; ShowNever is never.
 	ShowEvery time.Duration
+	// Adopt takes over a prefix in Redis that is another installation's: one that is of
+	// another virtual host, or of a cluster with another name. Bridges of that one end
+	// within 15 seconds; stop them first. Without it Run returns ErrForeign. Defaults to
+	// false.
+	Adopt bool
 	// Window is for how long after it was published an ID is remembered; see
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
 	Window time.Duration
+	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
+	// of each message that is published
+	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
+	// later), by a clock that is never further than this from Redis'. The relative delay of a
+	// message of the inbox then begins this much after the broker took it, or when a bridge
+	// takes it in if that is sooner. Where a node does not overwrite the header, a publisher
+	// can have a message delivered early. Defaults to 0: the header means nothing.
+	BrokerClockWithin time.Duration
 	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
 	// for so long at the start. Once a bridge works, it waits for servers as
 	// long as it takes. Defaults to never.
@@ -141,8 +154,8 @@ func New(c Config) (*Bridge, error) {
 	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
 		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin and Window must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.BrokerClockWithin < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window and BrokerClockWithin must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -233,8 +246,18 @@ func (b *Bridge) Run(ctx context.Context) error {
 		})
 	}
 
+	me, err := b.awaitOwner(ctx)
+	if err != nil {
+		disconnect()
+		lost := connections.Wait()
+		if ctx.Err() != nil || lost != nil {
+			return lost
+		}
+		return err
+	}
+
 	workers, work := errgroup.WithContext(ctx)
-	workers.Go(func() error { return b.register.run(work) })
+	workers.Go(func() error { return b.register.run(work, me) })
 	workers.Go(func() error { return b.listen(work) })
 	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
@@ -247,7 +270,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	// ends with the connection.
 	stopWatch := context.AfterFunc(ctx, func() { time.AfterFunc(b.config.DrainTimeout, disconnect) })
 	defer stopWatch()
-	err := workers.Wait()
+	err = workers.Wait()
 	disconnect()
 	if lost := connections.Wait(); lost != nil {
 		err = lost
@@ -259,7 +282,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 func (b *Bridge) awaitRedis(ctx context.Context) error {
 	began := time.Now()
 	for {
-		err := checkLayout(ctx, b.config.Client, b.config.Topology)
+		err := checkLayout(ctx, b.config.Client, b.config.Topology, Owner{})
 		switch {
 		case err == nil:
 			b.warnOfPersistence(ctx)

@@ -41,6 +41,9 @@ type BridgeReport struct {
 	ReadyLate     Spread `json:"ready_late"`
 	// Reconnects is how often a connection to RabbitMQ was made again.
 	Reconnects int64 `json:"reconnects"`
+	// WithoutID counts the messages that the bridge has taken in since its start and that
+	// came without a message-id.
+	WithoutID int64 `json:"without_id,omitempty"`
 }
 
 // Spread sums up durations.

@@ -9,11 +9,12 @@ import (
 )
 
 // notContent returns the headers by which a repetition may differ from the first message:
-// those that ask for a delay, of which the request counts, and trace context, which
-// instrumentations make anew for each attempt.
-func notContent() [5]string {
+// those that ask for a delay, of which the request counts, when the broker took it, and
+// trace context, which instrumentations make anew for each attempt.
+func notContent() [6]string {
 	return [...]string{
-		message.HeaderDelay, message.HeaderDeliverAt, message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
+		message.HeaderDelay, message.HeaderDeliverAt, message.HeaderBrokerTimestamp,
+		message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
 	}
 }
 

@@ -199,3 +199,11 @@ func Shown(g Glance) string { return seen(&g).text(time.Time{}) }
 
 // LateClass returns the largest lateness, in ms, that is counted like this one.
 func LateClass(ms int64) int64 { return most(classOf(ms)) }
+
+// SameOwner reports whether two owners may be the same.
+func SameOwner(a, b Owner) bool { return a.is(b) }
+
+// SinceStamp is sinceStamp.
+func SinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
+	return sinceStamp(d, w, within, now)
+}

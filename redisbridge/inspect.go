@@ -20,6 +20,9 @@ type Inspection struct {
 	// nothing was ever parked; WantVersion is this release's.
 	Version, WantVersion, Shards string
 	Bridges                      []Attendance
+	// WithoutID counts the messages that these bridges have taken in since their start and
+	// that came without a message-id.
+	WithoutID int64
 	// Leases are those of the shards that the topology describes, in order.
 	Leases []Lease
 }
@@ -80,6 +83,13 @@ func inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topo
 		if until := time.UnixMilli(int64(b.Score)); until.After(i.Now) {
 			i.Bridges = append(i.Bridges, Attendance{id, until})
 		}
+	}
+	reports, err := client.HGetAll(ctx, reportsKey(t)).Result()
+	if err != nil {
+		return Inspection{}, err
+	}
+	for _, b := range i.Bridges {
+		i.WithoutID += readReport(b.ID, reports[b.ID]).WithoutID
 	}
 	for n, k := range keys {
 		lease, err := inspectShard(ctx, client, k)

@@ -2,7 +2,6 @@ package redisbridge
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,18 +30,22 @@ var (
 )
 
 // intake moves messages from the inbox into Redis, until ctx ends. A message is
-// acknowledged only once Redis, or another queue, has it.
+// acknowledged only once Redis, or another queue, has it. What the broker has handed out
+// by then is finished, for DrainTimeout at most: a message without an ID that is parked and
+// goes back to the inbox all the same comes twice.
 //
 // An intake that was cut short makes the next one wary. Perhaps there is a message
 // that cannot be decoded: that ends the connection, and so is one more delivery for
 // all that are in hand, which at the inbox's delivery limit go to quarantine. A wary
 // intake takes one message at a time, and so counts only the one that is to blame.
 func (b *Bridge) intake(ctx context.Context) error {
+	work, end := b.drainContext(ctx)
+	defer end()
 	ready := broker.NewPublisher(b.conn)
 	wary := false
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := b.takeIn(ctx, ready, wary)
+		err := b.takeIn(ctx, work, ready, wary)
 		wary = err != nil && time.Since(began) < intakeSteady
 		if err == nil {
 			continue
@@ -70,9 +73,20 @@ func BridgeOf(consumerTag string) (id string, ok bool) {
 	return strings.CutSuffix(consumerTag, intakeTag)
 }
 
+// drainContext returns a context that ends DrainTimeout after ctx.
+func (b *Bridge) drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(b.config.DrainTimeout, cancel)
+		context.AfterFunc(drain, func() { timer.Stop() })
+	})
+	return drain, func() { stop(); cancel() }
+}
+
 // takeIn consumes over one channel until it ends, and then waits for what is in
-// hand. It returns nil with ctx, and where there is no reason to be wary any more.
-func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool) error {
+// hand. It returns nil where there is no reason to be wary any more, and with ctx: then
+// it consumes no more, and finishes within work what it was given.
+func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Publisher, wary bool) error {
 	ch, err := b.consume.Channel(ctx)
 	if err != nil {
 		return err
@@ -91,7 +105,8 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	deliveries, err := ch.Consume(b.config.Topology.Inbox(), b.id+intakeTag, false, false, false, false, nil)
+	tag := b.id + intakeTag
+	deliveries, err := ch.Consume(b.config.Topology.Inbox(), tag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}
@@ -103,26 +118,37 @@ func (b *Bridge) takeIn(ctx context.Context, ready *broker.Publisher, wary bool)
 	defer acks.flush()
 	var hands sync.WaitGroup
 	defer hands.Wait()
+	work, drop := context.WithCancel(work)
+	defer drop()
+	take := func(d *amqp.Delivery) { b.takeInOne(ctx, work, ready, acks, d) }
+	defer context.AfterFunc(ctx, func() { q.cancel(tag) })() // which ends the deliveries
 	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
 		select {
-		case <-ctx.Done():
-			return nil // what is not acknowledged goes back to the inbox
 		case <-calm:
+			hands.Wait()
 			return nil
 		case d, ok := <-deliveries:
-			if !ok {
-				select {
-				case reason := <-closed:
-					if reason != nil {
-						return broker.Classify(reason)
-					}
-				default:
+			if ok {
+				hands.Go(func() { take(&d) })
+				continue
+			}
+			select {
+			case reason := <-closed: // the broker gives what is in hand to another
+				if reason != nil {
+					return broker.Classify(reason)
 				}
 				return errCancelled
+			default:
 			}
-			hands.Go(func() { b.takeInOne(ctx, ready, acks, &d) })
+			hands.Wait()
+			if ctx.Err() == nil {
+				return errCancelled
+			}
+			q.settle(acks, take)
+			return nil
 		}
 	}
+	hands.Wait()
 	return nil
 }
 
@@ -164,17 +190,52 @@ func (q *questions) consumers() (int, error) {
 	return inbox.Consumers, err
 }
 
-// takeInOne tries until the message is somewhere else, or ctx ends.
-func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
+// cancel has the inbox deliver no more.
+func (q *questions) cancel(tag string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_ = q.ch.Cancel(tag, false) // or the channel is gone, with all that it was to deliver
+}
+
+// settle returns when the inbox has the acknowledgements of all that was taken in, or the
+// channel is gone. AMQP confirms none. While a quorum queue is slow to answer for some, the
+// broker keeps those that follow, and forgets them when their channel is closed. To get a
+// message goes the same way, and has an answer, after which the broker's side of the
+// channel has heard of all before; any other answer shows that it has sent on the rest.
+func (q *questions) settle(acks *acks, take func(*amqp.Delivery)) {
+	acks.flush()
+	d, found, err := q.get()
+	if err != nil {
+		return
+	}
+	if found {
+		take(&d)
+		acks.flush()
+	}
+	_, _ = q.consumers()
+}
+
+func (q *questions) get() (d amqp.Delivery, found bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ch.Get(q.inbox, false)
+}
+
+// takeInOne tries until the message is somewhere else, or work ends. Once ctx has ended it
+// leaves a message that is nowhere else in the inbox.
+func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
 	e := entry{Delivery: d, id: d.MessageId}
 	if e.id == "" {
-		e.id = rand.Text()
+		e.id = message.MadeUpID(d.Redelivered)
 	}
-	for ctx.Err() == nil {
-		err := b.place(ctx, ready, &e)
+	for unsure := false; ; {
+		err := b.place(work, ready, &e)
 		switch {
 		case err == nil:
 			acks.add(d.DeliveryTag)
+			if d.MessageId == "" {
+				b.reporter.tookWithoutID()
+			}
 			return
 		case errors.Is(err, errTooLarge):
 			b.log.Error("message goes to quarantine as it is", "id", e.id, "error", err)
@@ -182,18 +243,21 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 			b.taken.quarantined.Add(1)
 			return
 		}
+		unsure = unsure || errors.Is(err, ErrUnconfirmed)
 		b.repairs.consider(err)
-		if ctx.Err() == nil {
-			b.log.Warn("message stays in the inbox for now", "id", e.id, "error", err)
-			pause(ctx, retryPause)
+		if ctx.Err() != nil && !unsure || work.Err() != nil {
+			return
 		}
+		b.log.Warn("message stays in the inbox for now", "id", e.id, "error", err)
+		pause(work, retryPause)
 	}
 }
 
 // entry is a message of the inbox.
 type entry struct {
 	*amqp.Delivery
-	id string // its own, or one that is made up
+	id    string       // its own, or one that is made up
+	asked message.When // what its headers ask for
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
@@ -215,13 +279,32 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 		})
 		return counted(&b.taken.quarantined, err)
 	}
-	return b.deliver(ctx, ready, e, &m, when)
+	e.asked = when
+	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()))
+}
+
+// sinceStamp has a relative delay begin when the broker took the message, by the header that
+// it is configured to set, and not later, when a bridge takes it in. The broker's clock is
+// at most within from Redis': so the delay may begin within later, and never earlier. A
+// message that the broker has dead-lettered was stamped before its delay began.
+func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
+	delay, relative := w.Relative()
+	ms, stamped := d.Headers[message.HeaderBrokerTimestamp].(int64)
+	_, deadLettered := d.Headers["x-death"]
+	if within <= 0 || !relative || delay == 0 || !stamped || deadLettered {
+		return w
+	}
+	begins := time.UnixMilli(ms).Add(within)
+	if !begins.Before(now) {
+		return w
+	}
+	return message.At(begins.Add(delay))
 }
 
 // deliver parks a message, or publishes it where it is due.
 func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
-		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when)
+		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when, e.asked)
 		switch {
 		case err != nil:
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,10 @@ type ParkConfig struct {
 	Client redis.UniversalClient
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
+	// Owner is the broker that what is parked is to come out of, such as OwnerOf returns.
+	// Where the prefix in Redis is another's, every method returns ErrForeign. Defaults to
+	// not known, which compares nothing.
+	Owner Owner
 	// Window is for how long after it was published an ID is remembered, so that a
 	// second message with it is told from the first one. While a message waits, its
 	// ID always is. It is the bridges' own. Each message takes its place in Redis for
@@ -129,7 +132,11 @@ func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w me
 	one.key, one.called, one.when, one.alone = key, called, w, begin.alone
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
 	one.stored = message.AppendEnvelope(begin.append(one.stored), m, idOf(key))
-	digest := contentOf(m, w, one.stored[one.record().body():])
+	asked := begin.asked
+	if asked == (message.When{}) {
+		asked = w
+	}
+	digest := contentOf(m, asked, one.stored[one.record().body():])
 	copy(one.stored[digestAt:], digest[:])
 	if err := p.lots.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
@@ -149,45 +156,9 @@ func (p *Park) check(ctx context.Context) error {
 	if p.checked.Load() {
 		return nil
 	}
-	if err := checkLayout(ctx, p.config.Client, p.config.Topology); err != nil {
+	if err := checkLayout(ctx, p.config.Client, p.config.Topology, p.config.Owner); err != nil {
 		return err
 	}
 	p.checked.Store(true)
-	return nil
-}
-
-// layoutVersion is the version of the keys and their contents.
-const layoutVersion = "5"
-
-// checkLayout compares what is stored under the prefix with the topology, and
-// notes it down where nothing is stored yet. A message is found by its ID only
-// while everybody counts the same number of shards.
-func checkLayout(ctx context.Context, client redis.UniversalClient, t *topology.Topology) error {
-	key := layoutKey(t)
-	want := map[string]string{"version": layoutVersion, "shards": strconv.Itoa(t.Shards())}
-	found, err := client.HGetAll(ctx, key).Result()
-	if err != nil {
-		return fmt.Errorf("redisbridge: %w", classify(err))
-	}
-	if len(found) < len(want) { // otherwise nothing is written, so that a bridge can start when Redis is full
-		for field, value := range want {
-			if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
-				return fmt.Errorf("redisbridge: %w", classify(err))
-			}
-		}
-		if found, err = client.HGetAll(ctx, key).Result(); err != nil {
-			return fmt.Errorf("redisbridge: %w", classify(err))
-		}
-	}
-	if version := found["version"]; version != layoutVersion {
-		return fmt.Errorf("%w: prefix %s holds what another release of delaybridge has parked (layout %s, not %s): let that one deliver it, or choose another prefix",
-			ErrConfiguration, t.Prefix(), version, layoutVersion)
-	}
-	for field, value := range want {
-		if found[field] != value {
-			return fmt.Errorf("%w: prefix %s is in use with %s %s, not %s: set it to %s, or choose another prefix",
-				ErrConfiguration, t.Prefix(), field, found[field], value, found[field])
-		}
-	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/message"
 )
 
 // A record is what Redis keeps of an ID; lua/lib.lua has its layout.
@@ -40,8 +42,9 @@ const (
 type beginning struct {
 	version   int
 	direct    bool
-	published int64 // Unix ms, or 0 for now
-	alone     bool  // the message is refused where another one has its ID
+	published int64        // Unix ms, or 0 for now
+	alone     bool         // the message is refused where another one has its ID
+	asked     message.When // what counts as content; zero is when it is to be delivered
 }
 
 // append begins a record; the digest and the other instants are filled in later.

@@ -2,6 +2,7 @@ package redisbridge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -33,10 +34,14 @@ func newRegister(b *Bridge) *register {
 	return &register{b: b, rush: make(chan struct{}, 1)}
 }
 
-func (r *register) run(ctx context.Context) error {
+// run ends with ErrForeign where a bridge of another installation has adopted the prefix.
+func (r *register) run(ctx context.Context, me Owner) error {
 	defer r.leave()
 	for ctx.Err() == nil {
 		r.attend(ctx, attendFor)
+		if err := r.b.stillOwner(ctx, me); errors.Is(err, ErrForeign) {
+			return err
+		}
 		r.await(ctx)
 	}
 	return nil

@@ -92,6 +92,9 @@ func (s *shard) noting(m parked, land func(error)) func(error) {
 	}
 }
 
+// tookWithoutID notes down that a message without an ID was taken in.
+func (r *reporter) tookWithoutID() { r.happened(func() { r.b.taken.withoutID.Add(1) }) }
+
 // connected has a connection reported that was made again.
 func (r *reporter) connected() { r.happened(func() {}) }
 
@@ -111,6 +114,7 @@ func (r *reporter) write(now time.Time) string {
 		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
 		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
 		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
+		WithoutID: r.b.taken.withoutID.Load(),
 	}}
 	for shard := range r.b.shards {
 		if r.owned[shard] {

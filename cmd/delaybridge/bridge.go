@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
@@ -32,6 +35,8 @@ and whenever somebody deletes one. A user without the configure permission needs
 	flags.DurationVar(&c.Lease, "lease", redisbridge.DefaultLease, "how long a silent bridge keeps its shards")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.DefaultMaxInFlight, "messages per shard that may be claimed and not yet settled")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.DefaultDrainTimeout, "how long to finish work in hand when stopped")
+	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
+	flags.DurationVar(&c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
 	showEvery := flags.Duration("show-every", redisbridge.DefaultShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -66,6 +71,9 @@ and whenever somebody deletes one. A user without the configure permission needs
 		defer service.serve(cmd.Context(), bridge.Check)()
 		c.Logger.Info("bridge starts", "id", bridge.ID(), "prefix", settings.topology.Prefix(), "shards", settings.topology.Shards())
 		if err := bridge.Run(cmd.Context()); err != nil {
+			if errors.Is(err, redisbridge.ErrForeign) {
+				err = fmt.Errorf("%w (--adopt)", err)
+			}
 			return err
 		}
 		c.Logger.Info("bridge stopped", "id", bridge.ID())

@@ -92,7 +92,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		await := func() error { return nil }
 		if !withoutRedis {
-			park, closePark, err := a.openPark(settings, c.Logger, parkUse{service, provider})
+			park, closePark, err := a.openPark(settings, c.Logger, parkUse{service, provider, true})
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -104,6 +105,7 @@ func scriptEnv(t *testing.T) map[string]string {
 		"DELAYBRIDGE_LEAD":           "1s",
 		"DELAYBRIDGE_SHARDS":         "1",
 		"AMQP_OF_A_STRANGER":         asStranger(env.AMQPURL),
+		"AMQP_OF_ANOTHER_VHOST":      strings.TrimSuffix(env.AMQPURL, env.VHost) + "%2F",
 		"AMQP_WITHOUT_CONFIGURE":     withoutConfigure(t, env),
 		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
 		"REDIS_OF_A_STRANGER":        servertest.AsRedisUser(t, env.RedisURL, "stranger", "s3cret"),

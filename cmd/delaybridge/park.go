@@ -19,6 +19,7 @@ import (
 type parkUse struct {
 	service  *service             // has its calls of Redis counted
 	provider trace.TracerProvider // makes spans
+	parks    bool                 // what it parks is to come out of the broker of the settings
 }
 
 // openPark returns what knows of messages in Redis, and what closes its connections. It
@@ -34,8 +35,12 @@ func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Pa
 			return nil, nil, errors.Join(err, client.Close())
 		}
 	}
+	var owner redisbridge.Owner
+	if use.parks {
+		owner, _ = redisbridge.OwnerOf(c.amqpURL) // who connects to it says what is wrong with it
+	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, TracerProvider: use.provider,
+		Client: client, Owner: owner, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, TracerProvider: use.provider,
 	})
 	if err != nil {
 		_ = client.Close()

@@ -215,7 +215,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 		return err
 	}
 	defer flush()
-	park, closePark, err := j.openPark(j.settings, log, parkUse{j.service, provider})
+	park, closePark, err := j.openPark(j.settings, log, parkUse{j.service, provider, true})
 	if err != nil {
 		return err
 	}

@@ -238,6 +238,18 @@ func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
 	}
 }
 
+// Server returns what the broker calls its cluster, and the virtual host. It waits for a
+// connection as long as ctx allows.
+func (c *Conn) Server(ctx context.Context) (cluster, vhost string, err error) {
+	conn, err := c.await(ctx, func() bool { return c.conn != nil })
+	if err != nil {
+		return "", "", err
+	}
+	cluster, _ = conn.Properties["cluster_name"].(string)
+	uri, err := amqp.ParseURI(c.config.URL)
+	return cluster, uri.Vhost, err
+}
+
 // Ready waits until there is a connection that the broker has not blocked.
 func (c *Conn) Ready(ctx context.Context) error {
 	_, err := c.await(ctx, c.usable)

@@ -34,6 +34,10 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 	case 1:
 		findings = append(findings, find(oneBridge, "bridge "+i.Bridges[0].ID, "it is the only one", "delaybridge bridge"))
 	}
+	if i.WithoutID > 0 {
+		findings = append(findings, find(withoutID, "exchange "+x.Topology.EntryExchange(),
+			fmt.Sprintf("messages without a message-id that the bridges have taken in since they were started: %d", i.WithoutID)))
+	}
 	for _, l := range i.Leases {
 		if found := judgeLease(l, i.Now); found != "" {
 			findings = append(findings, find(leaseExpired, fmt.Sprintf("shard %d", l.Shard), found, "delaybridge bridge"))

@@ -56,6 +56,7 @@ const (
 	bridgeElsewhere  = "bridge-elsewhere"
 	otherRedis       = "bridge-of-other-redis"
 	inboxTaken       = "inbox-taken"
+	withoutID        = "messages-without-id"
 	redisClockWrong  = "clock-redis"
 	brokerClockWrong = "clock-broker"
 )
@@ -123,6 +124,7 @@ func catalogue() map[string]kind {
 		bridgeElsewhere:  {Problem, "two deployments share the prefix in Redis: each promotes the other's messages on its own broker; or the bridge has lost its connection to RabbitMQ", "give one of them another prefix; or see the bridge's log"},
 		otherRedis:       {Problem, "two deployments share the prefix on this broker: each parks what the other one's publishers send, and cannot cancel it; or the bridge has lost its connection to Redis", "give one of them another prefix; or see the bridge's log"},
 		inboxTaken:       {Problem, "it takes messages that are to be parked, and nobody delivers them", "stop the program behind that connection; closed, it may come back"},
+		withoutID:        {Note, "a bridge makes up an ID for each: such a message cannot be told from a repetition of it, nor cancelled by its publisher", "have their publishers give each message a message-id of its own"},
 		redisClockWrong:  {Warning, "instants that are given here (x-deliver-at, --at) mean another one to Redis, whose clock decides; relative delays are right", "run it on both machines: each needs a time service (timedatectl set-ntp true); let the clocks be slewed, never stepped"},
 		brokerClockWrong: {Warning, "TTLs are relative and stay right while the node runs; once it starts again with its clock put right, or another node leads, what is in tiers and lanes is early or late by as much", "run it on both machines: each needs a time service (timedatectl set-ntp true); let the clocks be slewed, or step the node's while its tiers and lanes are empty"},
 	}

@@ -258,6 +258,13 @@ func inbox(t *testing.T, i *installation) {
 	i.has(t, ofBridges, "no-bridge", i.Prefix)
 	i.mend(t, f)
 	i.hasNot(t, "inbox", f.Code)
+	i.hasNot(t, ofBridges, "messages-without-id")
+	if err := i.dial(t).PublishWithContext(t.Context(), i.config.Topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
+		DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(90_000)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	i.has(t, ofBridges, "messages-without-id", i.config.Topology.EntryExchange())
 	alone := i.has(t, ofBridges, "one-bridge", "bridge ")
 	i.mend(t, alone)
 	i.hasNot(t, ofBridges, alone.Code)
@@ -476,11 +483,15 @@ func layout(t *testing.T, i *installation) {
 
 const ofSharing = "one deployment per prefix"
 
-// Two virtual hosts, one Redis, one prefix.
+// Two virtual hosts, one Redis, one prefix. Of the two bridges the first one is of a release
+// that does not note down whose the prefix is.
 func elsewhere(t *testing.T, i *installation) {
 	t.Helper()
 	i.bridge(t, i.Env, i.client(t, i.RedisURL))
 	i.hasNot(t, ofSharing, "bridge-elsewhere")
+	if err := i.config.Redis.HSet(t.Context(), "{"+i.Prefix+"}:layout", "owner", "{}").Err(); err != nil {
+		t.Fatal(err)
+	}
 	other := i.Env
 	other.VHost = i.VHost + "-2"
 	i.Manage(t, http.MethodPut, "/api/vhosts/"+other.VHost, "{}")

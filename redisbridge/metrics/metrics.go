@@ -111,7 +111,8 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 		"Leases of shards that ran out while there was work: of other bridges, whose shards this one took over, and its own.")
 	reconnects := set.Desc("bridge_reconnects_total", "Connections to RabbitMQ made again after one was lost.")
 	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
-	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake},
+	withoutID := set.Desc("bridge_intake_without_id_total", "Messages that this bridge has taken from the inbox and that came without a message-id.")
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.Activity
@@ -133,12 +134,13 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 			} {
 				ch <- prometheus.MustNewConstMetric(intake, prometheus.CounterValue, float64(n), outcome)
 			}
+			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.TakenIn.WithoutID))
 		})
 }
 
 func added(a, b redisbridge.TakenIn) redisbridge.TakenIn {
 	return redisbridge.TakenIn{
 		Parked: a.Parked + b.Parked, Duplicates: a.Duplicates + b.Duplicates, Published: a.Published + b.Published,
-		Dropped: a.Dropped + b.Dropped, Quarantined: a.Quarantined + b.Quarantined,
+		Dropped: a.Dropped + b.Dropped, Quarantined: a.Quarantined + b.Quarantined, WithoutID: a.WithoutID + b.WithoutID,
 	}
 }
