@@ -41,6 +41,8 @@ type BridgeReport struct {
 	ReadyLate     Spread `json:"ready_late"`
 	// Reconnects is how often a connection to RabbitMQ was made again.
 	Reconnects int64 `json:"reconnects"`
+	// Conditions are what the bridge sees to be wrong.
+	Conditions []ReportedCondition `json:"conditions,omitempty"`
 }
 
 // Spread sums up durations.

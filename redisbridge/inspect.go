@@ -20,6 +20,10 @@ type Inspection struct {
 	// nothing was ever parked; WantVersion is this release's.
 	Version, WantVersion, Shards string
 	Bridges                      []Attendance
+	// Reports are what the bridges of the register say of themselves.
+	Reports []BridgeReport
+	// Loss is the last one that a bridge has noted down, within a day, or zero.
+	Loss Loss
 	// Leases are those of the shards that the topology describes, in order.
 	Leases []Lease
 }
@@ -80,6 +84,16 @@ func inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topo
 		if until := time.UnixMilli(int64(b.Score)); until.After(i.Now) {
 			i.Bridges = append(i.Bridges, Attendance{id, until})
 		}
+	}
+	reports, err := client.HGetAll(ctx, reportsKey(t)).Result()
+	if err != nil {
+		return Inspection{}, err
+	}
+	for _, b := range i.Bridges {
+		i.Reports = append(i.Reports, readReport(b.ID, reports[b.ID]))
+	}
+	if i.Loss, _, err = lossOf(ctx, client, t); err != nil {
+		return Inspection{}, err
 	}
 	for n, k := range keys {
 		lease, err := inspectShard(ctx, client, k)

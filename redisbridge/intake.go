@@ -201,10 +201,19 @@ func (b *Bridge) takeInOne(ctx context.Context, ready *broker.Publisher, acks *a
 		e.again = e.again || errors.Is(err, ErrUnconfirmed)
 		b.repairs.consider(err)
 		if ctx.Err() == nil {
-			b.log.Warn("message stays in the inbox for now", "id", e.key, "error", err)
+			b.stays(e.key, err)
 			pause(ctx, retryPause)
 		}
 	}
+}
+
+// stays notes down that a message stays in the inbox for now. Thousands may.
+func (b *Bridge) stays(id string, err error) {
+	is := ConditionIntakeStuck
+	if errors.Is(err, ErrFull) {
+		is = ConditionRedisFull
+	}
+	b.conditions.begin(is, err.Error(), "id", id)
 }
 
 // entry is a message of the inbox.
@@ -229,7 +238,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	if err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 		publishing.Headers[message.HeaderError] = err.Error()
-		err = publish(ctx, ready, broker.Outgoing{
+		err = b.publish(ctx, ready, broker.Outgoing{
 			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
 		return counted(&b.taken.quarantined, err)
@@ -272,7 +281,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 	}
 	// When it was published is not known: a change since then must not be taken for one
 	// of an earlier message with the same ID.
-	err = publish(ctx, ready, broker.Outgoing{
+	err = b.publish(ctx, ready, broker.Outgoing{
 		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
@@ -298,7 +307,8 @@ func (b *Bridge) isAnother(ctx context.Context, e *entry, m *message.Message) (b
 }
 
 // publish returns once the broker has answered.
-func publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+func (b *Bridge) publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+	defer b.confirms.begin(out.Exchange, out.RoutingKey)()
 	answer := make(chan error, 1)
 	if err := p.Publish(ctx, out, func(err error) { answer <- err }); err != nil {
 		return err

@@ -76,6 +76,9 @@ func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bri
 func reportsKey(t *topology.Topology) string  { return "{" + t.Prefix() + "}:reports" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
 
+// lostKey has the last loss that a bridge has seen, for a day.
+func lostKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:lost" }
+
 // searchedKey has how many messages of a tier searches have held, while those may be there.
 func searchedKey(t *topology.Topology, tier topology.Tier) string {
 	return "{" + t.Prefix() + "}:searched:" + tier.Name
