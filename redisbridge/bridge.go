@@ -110,6 +110,9 @@ type Config struct {
 	// and the answer: nil where it has the message. It is called likewise. Defaults to
 	// nothing.
 	ObserveConfirm func(took time.Duration, answer error)
+	// Management is where to look, every RepairEvery, for policies that override the
+	// arguments of the topology's queues ([ConditionPolicy]). Without it the bridge sees none.
+	Management *topology.Management
 	// TracerProvider makes spans of each message that carries a context which is
 	// sampled, and of no other: one when it is parked out of the inbox, and one when it
 	// is promoted. Defaults to none, which costs nothing.
@@ -120,22 +123,24 @@ type Config struct {
 
 // Bridge promotes parked messages. Make one with [New].
 type Bridge struct {
-	config   Config
-	log      *slog.Logger
-	id       string
-	made     time.Time // ticks are counted from here
-	scripts  scripts
-	conn     *broker.Conn
-	consume  *broker.Conn // apart, since the broker may block a publishing connection
-	park     *Park        // for the intake
-	register *register
-	repairs  *repairs
-	readies  *readies
-	display  *display
-	pace     *pace
-	reporter *reporter
-	tracer   *tracing.Tracer // nil where nothing is traced
-	shards   []*shard
+	config     Config
+	log        *slog.Logger
+	id         string
+	made       time.Time // ticks are counted from here
+	scripts    scripts
+	conn       *broker.Conn
+	consume    *broker.Conn // apart, since the broker may block a publishing connection
+	park       *Park        // for the intake
+	register   *register
+	conditions *conditions
+	confirms   *confirms
+	repairs    *repairs
+	readies    *readies
+	display    *display
+	pace       *pace
+	reporter   *reporter
+	tracer     *tracing.Tracer // nil where nothing is traced
+	shards     []*shard
 
 	phase atomic.Int32 // phaseNew and so on
 	heard atomic.Int64 // when Redis has last answered, Unix ns
@@ -182,6 +187,8 @@ func New(c Config) (*Bridge, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
+	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
+	b.confirms = newConfirms(b.conditions)
 	b.repairs, b.readies, b.pace, b.display, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b), newReporter(b)
 	var err error
 	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {
@@ -226,6 +233,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.phase.Store(phaseRunning)
 	defer b.phase.Store(phaseEnded)
 	defer context.AfterFunc(ctx, func() { b.phase.CompareAndSwap(phaseRunning, phaseDraining) })()
+	defer b.confirms.close()
+	defer b.conditions.close()
 	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -263,6 +272,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
 	workers.Go(func() error { return b.display.run(work) })
+	workers.Go(func() error { return b.watchConditions(work) })
 	for _, s := range b.shards {
 		workers.Go(func() error { return s.run(work) })
 	}
@@ -285,7 +295,6 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 		err := checkLayout(ctx, b.config.Client, b.config.Topology, Owner{})
 		switch {
 		case err == nil:
-			b.warnOfPersistence(ctx)
 			return nil
 		case ctx.Err() != nil:
 			return nil

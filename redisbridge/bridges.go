@@ -44,6 +44,8 @@ type BridgeReport struct {
 	// WithoutID counts the messages that the bridge has taken in since its start and that
 	// came without a message-id.
 	WithoutID int64 `json:"without_id,omitempty"`
+	// Conditions are what the bridge sees to be wrong.
+	Conditions []ReportedCondition `json:"conditions,omitempty"`
 }
 
 // Spread sums up durations.

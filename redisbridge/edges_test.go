@@ -259,7 +259,7 @@ func TestPublishingWhileTheRestIsDown(t *testing.T) {
 		b.publishEntry(t, amqp.Publishing{MessageId: "no delay", Body: []byte("no delay")})
 		due["no delay"] = time.Time{}
 		box.arriveOnTime(t, due)
-		log.await(t, "message stays in the inbox")
+		log.await(t, "messages stay in the inbox")
 		if err := store.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}

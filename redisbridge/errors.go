@@ -25,6 +25,10 @@ var (
 	ErrConfiguration = errors.New("wrong Redis configuration")
 	// ErrInvalid means that an argument is out of bounds, as the text says.
 	ErrInvalid = errors.New("invalid")
+	// ErrBusy means that all connections of the client's pool to Redis were in use for as
+	// long as a call may wait for one; nothing was sent. Redis itself may be well: make
+	// pool_size in its URL larger, or call from fewer goroutines.
+	ErrBusy = errors.New("all connections of the pool to Redis are in use; use a larger pool_size in redis-url, or fewer calls at a time")
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
 	ErrFull = errors.New("no room in Redis: raise maxmemory, and keep maxmemory-policy noeviction")
 )
@@ -43,8 +47,9 @@ func classify(err error) error {
 		return fmt.Errorf("%w: Sentinel knows no master_name like that of the URL: %w", ErrConfiguration, err)
 	case errors.As(err, &answer) && !errors.Is(err, redis.Nil):
 		return classifyAnswer(err, answer.Error())
-	case errors.As(err, &network) && network.Op == "dial",
-		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case errors.As(err, &network) && network.Op == "dial":
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnconfirmed, err)

@@ -25,7 +25,7 @@ func TestWhatAnErrorOfRedisMeans(t *testing.T) {
 	t.Parallel()
 	const during = " script: 0fa3, on @user_script:12."
 	meanings := []error{
-		redisbridge.ErrUnconfirmed, redisbridge.ErrUnreachable, redisbridge.ErrConfiguration, redisbridge.ErrFull,
+		redisbridge.ErrUnconfirmed, redisbridge.ErrUnreachable, redisbridge.ErrConfiguration, redisbridge.ErrFull, redisbridge.ErrBusy,
 	}
 	for name, tc := range map[string]struct {
 		err  error
@@ -55,7 +55,8 @@ func TestWhatAnErrorOfRedisMeans(t *testing.T) {
 		"too old":                 {err: answer("ERR Error compiling script (new function): user_script:14: '=' expected near 'claimed' "), want: []error{redisbridge.ErrConfiguration}},
 		"another type":            {err: answer("WRONGTYPE Operation against a key holding the wrong kind of value" + during), want: []error{redisbridge.ErrUnconfirmed}},
 		"killed script":           {err: answer("ERR Error running script: Script killed by user with SCRIPT KILL..."), want: []error{redisbridge.ErrUnconfirmed}},
-		"no pool":                 {err: redis.ErrPoolTimeout, want: []error{redisbridge.ErrUnreachable}},
+		"no pool":                 {err: redis.ErrPoolTimeout, want: []error{redisbridge.ErrBusy}},
+		"pool exhausted":          {err: redis.ErrPoolExhausted, want: []error{redisbridge.ErrBusy}},
 		"refused connection":      {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, want: []error{redisbridge.ErrUnreachable}},
 		"broken connection":       {err: &net.OpError{Op: "read", Err: errors.New("reset")}, want: []error{redisbridge.ErrUnconfirmed}},
 		"end of connection":       {err: io.EOF, want: []error{redisbridge.ErrUnconfirmed}},

@@ -23,6 +23,10 @@ type Inspection struct {
 	// WithoutID counts the messages that these bridges have taken in since their start and
 	// that came without a message-id.
 	WithoutID int64
+	// Reports are what the bridges of the register say of themselves.
+	Reports []BridgeReport
+	// Loss is the last one that a bridge has noted down, within a day, or zero.
+	Loss Loss
 	// Leases are those of the shards that the topology describes, in order.
 	Leases []Lease
 }
@@ -89,7 +93,12 @@ func inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topo
 		return Inspection{}, err
 	}
 	for _, b := range i.Bridges {
-		i.WithoutID += readReport(b.ID, reports[b.ID]).WithoutID
+		report := readReport(b.ID, reports[b.ID])
+		i.WithoutID += report.WithoutID
+		i.Reports = append(i.Reports, report)
+	}
+	if i.Loss, _, err = lossOf(ctx, client, t); err != nil {
+		return Inspection{}, err
 	}
 	for n, k := range keys {
 		lease, err := inspectShard(ctx, client, k)

@@ -248,9 +248,18 @@ func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Publisher, a
 		if ctx.Err() != nil && !unsure || work.Err() != nil {
 			return
 		}
-		b.log.Warn("message stays in the inbox for now", "id", e.id, "error", err)
+		b.stays(e.id, err)
 		pause(work, retryPause)
 	}
+}
+
+// stays notes down that a message stays in the inbox for now. Thousands may.
+func (b *Bridge) stays(id string, err error) {
+	is := ConditionIntakeStuck
+	if errors.Is(err, ErrFull) {
+		is = ConditionRedisFull
+	}
+	b.conditions.begin(is, err.Error(), "id", id)
 }
 
 // entry is a message of the inbox.
@@ -274,7 +283,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) e
 	if err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 		publishing.Headers[message.HeaderError] = err.Error()
-		err = publish(ctx, ready, broker.Outgoing{
+		err = b.publish(ctx, ready, broker.Outgoing{
 			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
 		return counted(&b.taken.quarantined, err)
@@ -326,7 +335,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 	}
 	// When it was published is not known: a change since then must not be taken for one
 	// of an earlier message with the same ID.
-	err = publish(ctx, ready, broker.Outgoing{
+	err = b.publish(ctx, ready, broker.Outgoing{
 		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
@@ -335,7 +344,8 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 }
 
 // publish returns once the broker has answered.
-func publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+func (b *Bridge) publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+	defer b.confirms.begin(out.Exchange, out.RoutingKey)()
 	answer := make(chan error, 1)
 	if err := p.Publish(ctx, out, func(err error) { answer <- err }); err != nil {
 		return err

@@ -105,6 +105,9 @@ func registerKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:bri
 func reportsKey(t *topology.Topology) string  { return "{" + t.Prefix() + "}:reports" }
 func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:layout" }
 
+// lostKey has the last loss that a bridge has seen, for a day.
+func lostKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:lost" }
+
 // wakeChannel carries the number of a shard that has something to do earlier
 // than expected, or wakeAll, or paceWord and how far a bridge is.
 func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }

@@ -142,14 +142,16 @@ func (s *shard) publish(
 	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
 ) error {
 	s.entering.Add(1)
-	began := s.b.stopwatch()
+	began, answered := s.b.stopwatch(), s.b.confirms.begin(out.Exchange, out.RoutingKey)
 	err := p.Publish(ctx, out, func(err error) {
+		answered()
 		s.b.stop(began, err)
 		s.entering.Add(-1)
 		signal(s.entered)
 		land(err)
 	})
 	if err != nil {
+		answered()
 		s.entering.Add(-1)
 		return err
 	}

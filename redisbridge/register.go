@@ -26,8 +26,9 @@ type register struct {
 	b    *Bridge
 	rush chan struct{} // asks for an update at once
 
-	mu    sync.Mutex
-	alive []string // sorted
+	mu       sync.Mutex
+	alive    []string  // sorted
+	attended time.Time // when this bridge last renewed its entry
 }
 
 func newRegister(b *Bridge) *register {
@@ -39,7 +40,7 @@ func (r *register) run(ctx context.Context, me Owner) error {
 	defer r.leave()
 	for ctx.Err() == nil {
 		r.attend(ctx, attendFor)
-		if err := r.b.stillOwner(ctx, me); errors.Is(err, ErrForeign) {
+		if err := r.b.own(ctx, me, false); errors.Is(err, ErrForeign) {
 			return err
 		}
 		r.await(ctx)
@@ -74,23 +75,40 @@ func (r *register) leave() {
 }
 
 func (r *register) attend(ctx context.Context, lifetime time.Duration) {
-	alive, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(r.b.config.Topology), reportsKey(r.b.config.Topology)},
-		r.b.id, lifetime.Milliseconds(), wakeChannel(r.b.config.Topology), r.b.reporter.write(time.Now())).StringSlice()
-	if err != nil {
+	t, asked := r.b.config.Topology, time.Now()
+	answer, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(t), reportsKey(t), layoutKey(t), lostKey(t)},
+		r.b.id, lifetime.Milliseconds(), wakeChannel(t), r.b.reporter.write(time.Now())).StringSlice()
+	if err != nil || len(answer) < registerHead {
 		return // those who claim notice, too, and say so; the last known register stays
 	}
 	r.b.heard.Store(time.Now().UnixNano())
+	entered, layout, loss, alive := answer[0] == "1", answer[1] == "1", answer[2], answer[registerHead:]
 	slices.Sort(alive)
 	r.mu.Lock()
+	expected := asked.Sub(r.attended) < attendFor
+	r.attended = asked
 	changed := !slices.Equal(alive, r.alive)
 	r.alive = alive
 	r.mu.Unlock()
-	if changed && lifetime > 0 {
+	switch {
+	case lifetime == 0:
+		return
+	case expected && !entered:
+		r.b.lost(ctx, "this bridge's entry in the register")
+	case !layout:
+		r.b.lost(ctx, "the layout")
+	default:
+		r.b.sawLoss(loss)
+	}
+	if changed {
 		r.b.log.Info("bridges alive", "bridges", alive)
 		r.b.wakeShards()
 		signal(r.b.display.turn)
 	}
 }
+
+// registerHead is how many values of the answer of lua/attend.lua come before the IDs.
+const registerHead = 3
 
 // prefers reports whether a shard is to be this bridge's: the bridges divide
 // the shards evenly among them, each by the same rule.

@@ -114,7 +114,8 @@ func (r *reporter) write(now time.Time) string {
 		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
 		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
 		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
-		WithoutID: r.b.taken.withoutID.Load(),
+		WithoutID:  r.b.taken.withoutID.Load(),
+		Conditions: r.b.conditions.report(now),
 	}}
 	for shard := range r.b.shards {
 		if r.owned[shard] {

@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,7 @@ type shard struct {
 	read  time.Time // when clock was last read for its own sake
 
 	turn    int64         // see lua/claim.lua
+	highest int64         // turn that was answered: it never falls while Redis keeps its data
 	ahead   chan answered // the claim that is under way, or nil
 	catchUp catchUp
 	single  int                  // so many messages are to be published one at a time
@@ -151,7 +153,10 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.b.pace.done(s.n)
 		return s.standBy(&c), nil
 	}
-	s.turn, s.last = c.turn, c
+	if c.turn <= s.highest {
+		s.b.lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.turn, s.highest))
+	}
+	s.turn, s.highest, s.last = c.turn, c.turn, c
 	s.catchUp.held = c.held
 	full := len(c.messages) > 0 && len(c.messages) == c.room
 	if full && !c.asked && s.single == 0 {

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,29 +17,79 @@ type Counts struct {
 	Tiers, Lanes map[time.Duration]int
 	// Queues are by name, and include the inbox, unrouted and quarantine.
 	Queues map[string]int
+	// Silent are the names of the queues that did not answer in time: they have no leader,
+	// say. Nothing is known of them.
+	Silent []string
 }
+
+// answerWithin is how long a queue may take to answer. One that has a leader takes
+// milliseconds.
+const answerWithin = time.Second
 
 // Count asks over AMQP how many messages there are that are with no consumer. Those of a
 // tier or lane that are due, and that the queue they lead to has not taken yet, are not
 // among them: [Topology.CountNotTaken].
+//
+// A queue that does not answer within a second is left out, as is what was not asked when
+// ctx ends, and both are in Counts.Silent. An error means that the broker did not answer.
 func (t *Topology) Count(ctx context.Context, channels Channels) (Counts, error) {
 	s := &session{channels: channels}
-	defer s.close()
+	defer func() { s.close() }()
 	c := Counts{Tiers: map[time.Duration]int{}, Lanes: map[time.Duration]int{}, Queues: map[string]int{}}
 	for _, queue := range t.Queues() {
-		err := s.do(ctx, func(ch *amqp.Channel) error {
-			q, err := ch.QueueDeclarePassive(queue.Name, true, false, false, false, nil)
-			if err == nil {
-				c.Queues[queue.Name] = q.Messages
-			}
-			return err
-		})
-		if err != nil && !answered(err, amqp.NotFound) {
+		n, err := s.count(ctx, queue.Name)
+		switch {
+		case err == nil:
+			c.Queues[queue.Name] = n
+		case errors.Is(err, errSilent):
+			c.Silent = append(c.Silent, queue.Name)
+			s = &session{channels: channels}
+		case ctx.Err() != nil && len(c.Queues)+len(c.Silent) > 0:
+			c.Silent = append(c.Silent, queue.Name)
+		case !answered(err, amqp.NotFound):
 			return Counts{}, fmt.Errorf("topology: count messages: queue %s: %w", queue.Name, err)
 		}
 	}
 	t.sum(c)
 	return c, nil
+}
+
+var errSilent = errors.New("no answer from the queue")
+
+// count asks one queue. After errSilent the session is still at it.
+func (s *session) count(ctx context.Context, name string) (int, error) {
+	type answer struct {
+		n   int
+		err error
+	}
+	heard := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.err = s.do(ctx, func(ch *amqp.Channel) error {
+			q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			a.n = q.Messages
+			return err
+		})
+		heard <- a
+	}()
+	timer := time.NewTimer(answerWithin)
+	defer timer.Stop()
+	select {
+	case a := <-heard:
+		return a.n, a.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-heard:
+		return a.n, a.err
+	default:
+		go func() { // which ends when the queue answers, or with the connection
+			<-heard
+			s.close()
+		}()
+		return 0, errSilent
+	}
 }
 
 // sum adds up what is in tiers and lanes.

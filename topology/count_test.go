@@ -1,12 +1,14 @@
 package topology_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -74,5 +76,66 @@ func TestCount(t *testing.T) {
 	}
 	if _, err := b.CountNotTaken(t.Context(), nobody); !errors.Is(err, topology.ErrUnreachable) {
 		t.Errorf("got %v, want ErrUnreachable", err)
+	}
+}
+
+// A broker that answers nothing does not keep anybody: what it was asked is named.
+func TestCountEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server, err := servers.StartRabbitMQ(t.Context(), servers.Config{RabbitMQLayout: servers.Single})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	all, err := topology.New(topology.Config{Prefix: "silent", Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := amqp.Dial(server.AMQPURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := all.Apply(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	c, err := all.Count(limited, conn)
+	if err != nil || len(c.Queues) > 0 || len(c.Silent) != len(all.Queues()) {
+		t.Errorf("a broker that stands still: %+v, %v", c, err)
+	}
+	if err := server.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := all.Count(t.Context(), conn); err != nil || len(c.Queues) != len(all.Queues()) {
+		t.Errorf("a broker that goes on: %+v, %v", c, err)
+	}
+}
+
+// What policies override is found without all that Verify compares, and in short.
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.apply(t)
+	tier, _ := b.Tier(30 * time.Second)
+	if drifts, err := b.Overrides(t.Context(), b.management); err != nil || len(drifts) > 0 {
+		t.Errorf("without policies: %v, %v", drifts, err)
+	}
+	b.policy(t, "operator-policies", tier.Name, `{"message-ttl":500}`)
+	b.policyShows(t, tier.Name)
+	drifts, err := b.Overrides(t.Context(), b.management)
+	want := `operator policy "for-` + tier.Name + `": message-ttl 500 instead of 30000, queues: 1`
+	if got := topology.Overridden(drifts); err != nil || len(drifts) != 1 || got != want {
+		t.Errorf("got %q of %v, %v; want %q", got, drifts, err, want)
 	}
 }

@@ -63,26 +63,36 @@ func (t *Topology) Flows(ctx context.Context, m *Management) (Flows, error) {
 	}
 	f.Counted = overview.RatesMode != "none"
 	queues := map[string]Flow{}
-	for page, pages := 1, 1; page <= pages; page++ {
-		var answer struct {
-			Pages int            `json:"page_count"`
-			Items []countedQueue `json:"items"`
-		}
-		err := m.query(ctx, "queues/{vhost}", url.Values{
-			"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(flowPage)}, "columns": {flowColumns},
-			"use_regex": {"true"}, "name": {`^` + regexp.QuoteMeta(t.prefix) + `\.(tier|lane|inbox)`},
-		}, &answer)
-		if err != nil {
-			return Flows{}, fmt.Errorf("topology: look at the flow: %w", err)
-		}
-		pages = answer.Pages
-		for _, q := range answer.Items {
-			queues[q.Name] = Flow{q.Stats.Publish.Rate, q.Change.Rate, q.All, max(0, q.All-q.Ready-q.Taken)}
-		}
+	counted, err := pagesOf[countedQueue](ctx, m, `^`+regexp.QuoteMeta(t.prefix)+`\.(tier|lane|inbox)`, flowColumns)
+	if err != nil {
+		return Flows{}, fmt.Errorf("topology: look at the flow: %w", err)
+	}
+	for _, q := range counted {
+		queues[q.Name] = Flow{q.Stats.Publish.Rate, q.Change.Rate, q.All, max(0, q.All-q.Ready-q.Taken)}
 	}
 	f.Inbox = queues[t.Inbox()]
 	t.sumFlows(&f, queues)
 	return f, nil
+}
+
+// pagesOf asks for some columns of the queues whose names match.
+func pagesOf[Q any](ctx context.Context, m *Management, names, columns string) (all []Q, err error) {
+	for page, pages := 1, 1; page <= pages; page++ {
+		var answer struct {
+			Pages int `json:"page_count"`
+			Items []Q `json:"items"`
+		}
+		err := m.query(ctx, "queues/{vhost}", url.Values{
+			"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(flowPage)}, "columns": {columns},
+			"use_regex": {"true"}, "name": {names},
+		}, &answer)
+		if err != nil {
+			return nil, err
+		}
+		pages = answer.Pages
+		all = append(all, answer.Items...)
+	}
+	return all, nil
 }
 
 func (t *Topology) sumFlows(f *Flows, queues map[string]Flow) {

@@ -205,6 +205,12 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 			"the management API knows neither policies nor messages of it: is its leader up, and is the collection of statistics on?")
 		return c.drifts
 	}
+	return append(c.drifts, q.overrides(found)...)
+}
+
+// overrides are the differences that policies make.
+func (q Queue) overrides(found brokerQueue) []Drift {
+	c := comparison{kind: KindQueue, name: q.Name}
 	for _, g := range governed {
 		policy, set := found.EffectivePolicy[g.name]
 		wanted, described := q.Args["x-"+g.name]

@@ -9,7 +9,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 func newBridgeCommand(a *app) *cobra.Command {
@@ -84,15 +83,14 @@ and whenever somebody deletes one. A user without the configure permission needs
 
 // newBridge makes a bridge, which counts where somebody may ask for it.
 func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
-	if !s.counts() {
-		return redisbridge.New(c)
-	}
-	var management *topology.Management
 	if settings.managementURL != "" {
 		var err error
-		if management, err = settings.management(); err != nil {
+		if c.Management, err = settings.management(); err != nil {
 			return nil, err
 		}
 	}
-	return metrics.NewBridge(s.registry, c, management)
+	if !s.counts() {
+		return redisbridge.New(c)
+	}
+	return metrics.NewBridge(s.registry, c, c.Management)
 }

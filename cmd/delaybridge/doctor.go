@@ -29,7 +29,8 @@ the management URL needs the tag monitoring, for permissions administrator. What
 rabbitmqctl shows is looked at with --rabbitmqctl.
 
 Takes a few seconds; some 20 where it has to look again to tell what passes from what
-stays. Exits with 3 where there is a problem or a warning, and with 4 where a server
+stays. No check takes more than 30 seconds: what a server has not answered by then is not
+made, and says so. On a terminal, standard error shows which checks are still made. Exits with 3 where there is a problem or a warning, and with 4 where a server
 is unreachable; notes alone are no reason.`,
 		Example: `  delaybridge doctor
   delaybridge doctor --rabbitmqctl 'docker exec rabbitmq rabbitmqctl' -o json
@@ -59,10 +60,13 @@ is unreachable; notes alone are no reason.`,
 			return err
 		}
 		defer func() { _ = client.Close() }()
+		shown := a.newWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
 			Topology: settings.topology, AMQPURL: settings.amqpURL, Management: management, Redis: client,
 			RabbitMQCtl: strings.Fields(*control), Patience: settings.connectTimeout,
+			Progress: func(left []string) { shown.describe("examining: " + firstFew(left)) },
 		})
+		shown.clear()
 		if err != nil {
 			return err
 		}
@@ -79,6 +83,15 @@ is unreachable; notes alone are no reason.`,
 		return nil
 	}
 	return cmd
+}
+
+// firstFew lists the beginning of a list.
+func firstFew(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // summary counts findings by severity.
@@ -123,7 +136,7 @@ func (a *app) printReport(format string, r doctor.Report) error {
 	if len(r.Findings) == 0 {
 		text.WriteString("\nnothing found\n")
 	} else {
-		fmt.Fprintf(&text, "\n%s; docs/operations.md has an entry for each\n", summary(r))
+		fmt.Fprintf(&text, "\n%s%s; docs/operations.md has an entry for each\n", summary(r), doctor.StatisticsNote)
 	}
 	_, err := a.out.Write([]byte(text.String()))
 	return err

@@ -82,6 +82,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 	case err != nil:
 		return err
 	case unknown > 0:
+		a.noteLoss(ctx, park)
 		return fmt.Errorf("%d of %d IDs are unknown", unknown, asked)
 	}
 	return nil
@@ -269,4 +270,13 @@ func (m *foundMessage) table() string {
 	}
 	_ = table.Flush()
 	return b.String()
+}
+
+// noteLoss says on standard error that Redis has lost messages of late, where it has: then
+// that an ID is unknown says little.
+func (a *app) noteLoss(ctx context.Context, park *redisbridge.Park) {
+	loss, seen, err := park.Loss(ctx)
+	if seen && err == nil {
+		fmt.Fprintf(a.err, "delaybridge: Redis has lost messages that were parked: %s\n", loss)
+	}
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// defaultStatsTimeout is enough to count ten million messages.
+const defaultStatsTimeout = time.Minute
+
 func newStatsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
@@ -27,14 +30,19 @@ lanes, inbox, unrouted and quarantine. Redis is asked in small steps. Messages o
 and lanes that are due, and not yet taken by the queue they lead to, are counted by the
 management API alone, up to ten seconds late.
 
-What cannot be had is left out and said on standard error; the exit code is 4 where Redis
+Each source has as long as --timeout says; on a terminal, standard error shows which one
+is asked. What cannot be had is left out and said on standard error; the exit code is 4 where Redis
 or RabbitMQ is unreachable.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	timeout := cmd.Flags().Duration("timeout", defaultStatsTimeout, "how long Redis, and then RabbitMQ, may take to answer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *timeout <= 0 {
+			return usage(fmt.Errorf("--timeout %v: it must be positive", *timeout))
+		}
 		return a.withPark(func(park *redisbridge.Park, c config) error {
-			return a.stats(cmd.Context(), *format, park, c)
+			return a.stats(cmd.Context(), *timeout, *format, park, c)
 		})
 	}
 	return cmd
@@ -82,6 +90,7 @@ type brokerStats struct {
 	Inbox      *int         `json:"inbox"`
 	Unrouted   *int         `json:"unrouted"`
 	Quarantine *int         `json:"quarantine"`
+	Silent     []string     `json:"silent,omitempty"` // queues that did not answer
 }
 
 type queueStats struct {
@@ -89,17 +98,54 @@ type queueStats struct {
 	Messages int    `json:"messages"`
 }
 
-func (a *app) stats(ctx context.Context, format string, park *redisbridge.Park, c config) error {
+// errNoAnswer means that a source has not answered within --timeout.
+var errNoAnswer = errors.New("no answer in time")
+
+// inTime asks a source that may not end with its context, and stops waiting then.
+func inTime[T any](ctx context.Context, within time.Duration, source string, ask func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	type answer struct {
+		value T
+		err   error
+	}
+	heard := make(chan answer, 1)
+	go func() {
+		value, err := ask(limited)
+		heard <- answer{value, err}
+	}()
+	select {
+	case a := <-heard:
+		return a.value, a.err
+	case <-limited.Done():
+	}
+	select {
+	case a := <-heard: // what it has until then
+		return a.value, a.err
+	case <-time.After(leaveWithin):
+	}
+	var none T
+	return none, codedError{exitUnreachable, fmt.Errorf("%s: %w: waited %v", source, errNoAnswer, within)}
+}
+
+func (a *app) stats(ctx context.Context, within time.Duration, format string, park *redisbridge.Park, c config) error {
 	s := statistics{At: time.Now().UTC().Truncate(time.Millisecond)}
-	counts, redisErr := park.Count(ctx)
+	shown := a.newWorking("counting in Redis")
+	defer shown.clear()
+	counts, redisErr := inTime(ctx, within, "Redis", park.Count)
 	if redisErr == nil {
 		s.Redis = newRedisStats(counts)
 	}
-	var brokerErr error
-	s.Broker, brokerErr = a.brokerStats(ctx, c)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	shown.describe("counting in RabbitMQ")
+	var brokerErr error
+	s.Broker, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return a.brokerStats(ctx, c) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	shown.clear()
 	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.Broker == nil {
 		return err
 	}
@@ -131,6 +177,10 @@ func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
 	s := &brokerStats{
 		Tiers: byTTL(counts.Tiers), Lanes: byTTL(counts.Lanes),
 		Inbox: one(t.Inbox()), Unrouted: one(t.Unrouted()), Quarantine: one(t.Quarantine()),
+	}
+	if len(counts.Silent) > 0 {
+		fmt.Fprintf(a.err, "delaybridge: queues that do not answer, and are not counted: %s\n", strings.Join(counts.Silent, ", "))
+		s.Silent = counts.Silent
 	}
 	if n, err := t.CountNotTaken(ctx, management); err == nil {
 		s.NotTaken = &n
@@ -208,14 +258,17 @@ func (a *app) printStats(format string, s statistics) error {
 			line("lane "+q.TTL, q.Messages)
 		}
 		queue := func(name string, n *int) {
-			if n == nil {
-				line(name, "no such queue")
-			} else {
+			switch {
+			case n != nil:
 				line(name, *n)
+			case slices.ContainsFunc(b.Silent, func(q string) bool { return strings.HasSuffix(q, "."+name) }):
+				line(name, "no answer")
+			default:
+				line(name, "no such queue")
 			}
 		}
 		if b.NotTaken != nil {
-			line("due, and not taken yet", *b.NotTaken)
+			line("due, and not taken yet; up to 10 s old", *b.NotTaken)
 		}
 		queue("inbox", b.Inbox)
 		queue("unrouted", b.Unrouted)

@@ -96,6 +96,19 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 // leaveWithin bounds how long connections are closed once the terminal is as it was.
 const leaveWithin = time.Second
 
+// leave closes a connection, unless the server keeps it waiting.
+func leave(closing func()) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closing()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(leaveWithin):
+	}
+}
+
 // topLive draws until the user, a signal or a wrong configuration ends it.
 func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(a.out), tea.WithoutSignalHandler()}
@@ -122,7 +135,7 @@ func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 
 // topOnce looks twice, for the rates, and prints one picture.
 func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
-	defer s.Close()
+	defer leave(s.Close)
 	var failed error
 	look := func() {
 		failed = nil
@@ -150,7 +163,7 @@ func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 
 // topLines prints a picture at each interval.
 func (a *app) topLines(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
-	defer s.Close()
+	defer leave(s.Close)
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
 	for {

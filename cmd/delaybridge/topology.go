@@ -100,7 +100,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 			return err
 		}
 		if len(drifts) == 0 && *format == formatTable {
-			fmt.Fprintln(a.err, "no drift: the broker is as described")
+			fmt.Fprintln(a.err, "no drift so far: the broker is as described, by statistics up to 10 s old")
 			return nil
 		}
 		header := []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}
@@ -108,7 +108,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 			return []string{d.Kind, d.Name, d.Field, d.Expected, d.Found, d.Remedy}
 		})
 		if err == nil && len(drifts) > 0 {
-			err = codedError{exitDrift, fmt.Errorf("the broker differs from the description; differences: %d", len(drifts))}
+			err = codedError{exitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference"))}
 		}
 		return err
 	}
@@ -212,4 +212,12 @@ func (c config) management() (*topology.Management, error) {
 	}
 	management, err := topology.NewManagement(c.managementURL, uri.Vhost)
 	return management, err
+}
+
+// countOf is a number of things.
+func countOf(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

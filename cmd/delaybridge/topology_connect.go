@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -14,6 +15,9 @@ import (
 func withBroker(ctx context.Context, a *app, c config, work func(context.Context, topology.Channels) error) error {
 	return withBrokerAs(ctx, a, c, "topology", "a command looks at exchanges and queues, or creates or deletes them", work)
 }
+
+// closeWithin bounds how long the connection of a command is closed at its end.
+const closeWithin = 5 * time.Second
 
 // withBrokerAs does work over a connection that says what it is for. The connection
 // outlives ctx, so that work can put right what it has begun.
@@ -35,7 +39,10 @@ func withBrokerAs(ctx context.Context, a *app, c config, name, about string, wor
 	}()
 	defer func() {
 		stop()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(closeWithin): // a queue that does not answer keeps a channel open
+		}
 	}()
 	first, err := conn.Channel(ctx) // waits for the connection
 	if err != nil {

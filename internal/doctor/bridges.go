@@ -38,12 +38,44 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 		findings = append(findings, find(withoutID, "exchange "+x.Topology.EntryExchange(),
 			fmt.Sprintf("messages without a message-id that the bridges have taken in since they were started: %d", i.WithoutID)))
 	}
+	if i.Loss != (redisbridge.Loss{}) {
+		findings = append(findings, find(redisLost, "prefix "+x.Topology.Prefix(), i.Loss.String()))
+	}
+	findings = append(findings, x.reported(i)...)
 	for _, l := range i.Leases {
 		if found := judgeLease(l, i.Now); found != "" {
 			findings = append(findings, find(leaseExpired, fmt.Sprintf("shard %d", l.Shard), found, "delaybridge bridge"))
 		}
 	}
 	return findings, nil
+}
+
+// reported finds what only a bridge can see, once, as the first one says that does.
+func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
+	for _, one := range []struct {
+		condition redisbridge.Condition
+		code      string
+		command   string
+	}{
+		{redisbridge.ConditionUnconfirmed, confirmsMissing, "rabbitmq-diagnostics cluster_status"},
+		{redisbridge.ConditionIntakeStuck, intakeStuck, ""},
+	} {
+		for _, b := range i.Reports {
+			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == one.condition })
+			if at < 0 {
+				continue
+			}
+			var commands []string
+			if one.command != "" {
+				commands = append(commands, one.command)
+			}
+			lasts := time.Duration(b.Conditions[at].LastsMS) * time.Millisecond
+			findings = append(findings, find(one.code, "bridge "+b.ID,
+				fmt.Sprintf("%s; for %v, as of %v ago", b.Conditions[at].Detail, lasts.Round(time.Second), i.Now.Sub(b.At).Round(time.Second)), commands...))
+			break
+		}
+	}
+	return findings
 }
 
 // judgeLease says what waits for nobody, if something does.

@@ -41,6 +41,7 @@ const (
 	redisVersion      = "redis-version"
 	redisReplica      = "redis-replica"
 	redisWriteFailed  = "redis-write-failed"
+	redisFull         = "redis-full"
 	redisNearlyFull   = "redis-nearly-full"
 	redisEvicts       = "redis-evicts"
 	redisAppendOnly   = "redis-appendonly"
@@ -49,6 +50,9 @@ const (
 	redisListpack     = "redis-listpack"
 	redisUnseen       = "redis-settings-unseen"
 
+	redisLost        = "redis-lost"
+	confirmsMissing  = "confirms-missing"
+	intakeStuck      = "intake-stuck"
 	redisLayout      = "redis-layout"
 	noBridge         = "no-bridge"
 	oneBridge        = "one-bridge"
@@ -109,6 +113,7 @@ func catalogue() map[string]kind {
 		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},
 		redisReplica:      {Problem, "it refuses writes", "name the primary, or the Sentinels, in redis-url; or promote this server"},
 		redisWriteFailed:  {Problem, "Redis refuses writes, and may lose what it has when it stops", "see the log of Redis, and make room on its disk; the command then writes anew"},
+		redisFull:         {Problem, "nothing is parked, and the inbox grows; what is parked still leaves in time", "the command lasts until the restart; change redis.conf as well"},
 		redisNearlyFull:   {Warning, "a full Redis refuses to park", "the command lasts until the restart; change redis.conf as well"},
 		redisEvicts:       {Problem, "a full Redis throws parked messages away", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
 		redisAppendOnly:   {Problem, "parked messages are lost when Redis stops", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
@@ -117,6 +122,9 @@ func catalogue() map[string]kind {
 		redisListpack:     {Note, "parked messages take more memory than they need", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
 		redisUnseen:       {Warning, "nobody knows whether Redis keeps what it confirms", "permit it, or compare the provider's settings with docs/operations.md and say --ignore redis-settings-unseen"},
 
+		redisLost:        {Problem, "the messages that were parked then are gone, unless Redis' data is put back", "stop the bridges, restore Redis' data (its append-only file, or a snapshot), or publish again what is missing; find out who deleted it, or why Redis forgot it"},
+		confirmsMissing:  {Problem, "what goes to this queue is late; the bridge tries until it is confirmed", "bring back the nodes that have its replicas; a queue that nobody can bring back has to be deleted and made anew"},
+		intakeStuck:      {Problem, "messages of publishers without the Go producer wait in the inbox, and become late", "mend what the error names"},
 		redisLayout:      {Problem, "a bridge or producer with these settings refuses to work", "set shards to what is in use, or choose another prefix"},
 		noBridge:         {Problem, "nothing is promoted: messages become late", ""},
 		oneBridge:        {Note, "nobody takes over when it dies", "start another one, on another machine"},

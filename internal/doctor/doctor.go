@@ -7,6 +7,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,14 +39,23 @@ type Config struct {
 	RabbitMQCtl []string
 	// Patience is how long to try to reach RabbitMQ over AMQP. Required.
 	Patience time.Duration
+	// Progress is told, one call at a time, which checks are still to be made: all at first.
+	// Defaults to nothing.
+	Progress func(left []string)
 	// Now is this machine's clock. Defaults to time.Now.
 	Now func() time.Time
 
 	only []string // names of the checks to make; all without
 }
 
-// checkTimeout bounds a check. Some look again after a while at what may pass by itself.
-const checkTimeout = 45 * time.Second
+const (
+	// checkTimeout bounds a check, and patientTimeout one that looks again after a while at
+	// what may pass by itself.
+	checkTimeout   = 15 * time.Second
+	patientTimeout = 30 * time.Second
+	// leaveWithin bounds how long the connection is closed.
+	leaveWithin = time.Second
+)
 
 // A check is made again where the management API has failed it.
 const (
@@ -104,6 +114,61 @@ type check struct {
 	name  string
 	needs []server
 	run   func(*examination, context.Context) ([]Finding, error)
+	// patient ones look again.
+	patient bool
+}
+
+// source names what the check asks.
+func (c check) source() string {
+	var names []string
+	for _, s := range c.needs {
+		if s != statistics {
+			names = append(names, string(s))
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "a program")
+}
+
+// within is how long the check may take.
+func (c check) within() time.Duration {
+	if c.patient {
+		return patientTimeout
+	}
+	return checkTimeout
+}
+
+// perform runs the check, again where the management API has failed it. What does not end with
+// its context goes on alone, and counts as not made.
+func (c check) perform(ctx context.Context, x *examination) ([]Finding, error) {
+	limited, cancel := context.WithTimeout(ctx, c.within())
+	defer cancel()
+	type result struct {
+		findings []Finding
+		err      error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		var r result
+		for try := range tries {
+			// RabbitMQ 3.10 answers 500 at times, where a queue is as new as the question.
+			if try > 0 && (!errors.Is(r.err, topology.ErrUnreachable) || again(limited, retryAfter) != nil) {
+				break
+			}
+			r.findings, r.err = c.run(x, limited)
+		}
+		ended <- r
+	}()
+	select {
+	case r := <-ended:
+		return r.findings, r.err
+	case <-limited.Done():
+	}
+	select {
+	case r := <-ended: // it knows better what it has waited for
+		return r.findings, r.err
+	case <-time.After(leaveWithin):
+		return nil, limited.Err()
+	}
 }
 
 // server is what a check asks.
@@ -120,22 +185,22 @@ const (
 // checks are in the order of the report's list.
 func checks() []check {
 	return []check{
-		{"RabbitMQ's version", []server{overManagement}, (*examination).brokerVersion},
-		{"feature flags", []server{overManagement}, (*examination).featureFlags},
-		{"nodes and alarms", []server{overManagement}, (*examination).nodes},
-		{"dead-letter settings", nil, (*examination).deadLetterSettings},
-		{"topology and policies", []server{overManagement}, (*examination).topology},
-		{"permissions", []server{overManagement}, (*examination).permissions},
-		{"inbox", []server{overManagement, statistics}, (*examination).inbox},
-		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted},
-		{"queues of consumers", []server{overManagement, statistics}, (*examination).bound},
-		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting},
-		{"Redis' version and state", []server{redisServer}, (*examination).redisState},
-		{"Redis' settings", []server{redisServer}, (*examination).redisSettings},
-		{"bridges and leases", []server{redisServer}, (*examination).bridges},
-		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing},
-		{"clock of Redis", []server{redisServer}, (*examination).redisClock},
-		{"clock of RabbitMQ", []server{overManagement, statistics, overAMQP}, (*examination).brokerClock},
+		{"RabbitMQ's version", []server{overManagement}, (*examination).brokerVersion, false},
+		{"feature flags", []server{overManagement}, (*examination).featureFlags, false},
+		{"nodes and alarms", []server{overManagement}, (*examination).nodes, false},
+		{"dead-letter settings", nil, (*examination).deadLetterSettings, false},
+		{"topology and policies", []server{overManagement}, (*examination).topology, true},
+		{"permissions", []server{overManagement}, (*examination).permissions, false},
+		{"inbox", []server{overManagement, statistics}, (*examination).inbox, false},
+		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted, false},
+		{"queues of consumers", []server{overManagement, statistics}, (*examination).bound, false},
+		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting, true},
+		{"Redis' version and state", []server{redisServer}, (*examination).redisState, false},
+		{"Redis' settings", []server{redisServer}, (*examination).redisSettings, false},
+		{"bridges and leases", []server{redisServer}, (*examination).bridges, false},
+		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing, true},
+		{"clock of Redis", []server{redisServer}, (*examination).redisClock, true},
+		{"clock of RabbitMQ", []server{overManagement, statistics, overAMQP}, (*examination).brokerClock, true},
 	}
 }
 
@@ -148,6 +213,19 @@ type examination struct {
 	blind bool
 
 	listing sync.Mutex
+
+	progress sync.Mutex
+	left     []string // checks
+}
+
+// made notes down that a check was made, or none yet.
+func (x *examination) made(name string) {
+	x.progress.Lock()
+	defer x.progress.Unlock()
+	x.left = slices.DeleteFunc(x.left, func(n string) bool { return n == name })
+	if x.Progress != nil {
+		x.Progress(slices.Clone(x.left))
+	}
 }
 
 // Examine makes all checks. It fails only where ctx ends or the configuration is wrong.
@@ -168,7 +246,10 @@ func Examine(ctx context.Context, c Config) (Report, error) {
 	}()
 	defer func() {
 		stop()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(leaveWithin): // a queue that does not answer keeps a channel open
+		}
 	}()
 	r := x.examine(ctx)
 	return r, ctx.Err()
@@ -179,6 +260,10 @@ const connectionName = "delaybridge doctor"
 func (x *examination) examine(ctx context.Context) Report {
 	var r Report
 	all := slices.DeleteFunc(checks(), func(c check) bool { return x.only != nil && !slices.Contains(x.only, c.name) })
+	for _, c := range all {
+		x.left = append(x.left, c.name)
+	}
+	x.made("")
 	absent, findings := x.reach(ctx, all)
 	results := make([]struct {
 		findings []Finding
@@ -189,18 +274,12 @@ func (x *examination) examine(ctx context.Context) Report {
 		r.Checks = append(r.Checks, Check{check.name, OutcomeFine, []string{}})
 		if slices.ContainsFunc(check.needs, func(s server) bool { return absent[s] }) {
 			r.Checks[i].Outcome = OutcomeNotMade
+			x.made(check.name)
 			continue
 		}
 		work.Go(func() {
-			limited, cancel := context.WithTimeout(ctx, checkTimeout)
-			defer cancel()
-			for try := range tries {
-				// RabbitMQ 3.10 answers 500 at times, where a queue is as new as the question.
-				if try > 0 && (!errors.Is(results[i].err, topology.ErrUnreachable) || again(limited, retryAfter) != nil) {
-					break
-				}
-				results[i].findings, results[i].err = check.run(x, limited)
-			}
+			results[i].findings, results[i].err = check.perform(ctx, x)
+			x.made(check.name)
 		})
 	}
 	work.Wait()
@@ -210,7 +289,7 @@ func (x *examination) examine(ctx context.Context) Report {
 		}
 		if result.err != nil {
 			r.Checks[i].Outcome = OutcomeNotMade
-			result.findings = append(result.findings, x.notMade(r.Checks[i].Name, result.err))
+			result.findings = append(result.findings, x.notMade(all[i], result.err))
 		}
 		for _, f := range result.findings {
 			if !slices.Contains(r.Checks[i].Codes, f.Code) {
@@ -246,8 +325,10 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 		}
 	})
 	try(overManagement, func() {
-		if x.tags, managementErr = x.whoAmI(ctx); managementErr == nil {
-			x.blind, managementErr = x.statisticsOff(ctx)
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		if x.tags, managementErr = x.whoAmI(limited); managementErr == nil {
+			x.blind, managementErr = x.statisticsOff(limited)
 		}
 	})
 	try(redisServer, func() {
@@ -321,14 +402,15 @@ func isRefusal(err error) bool {
 }
 
 // notMade is the finding for a check that could not be made.
-func (x *examination) notMade(name string, err error) Finding {
+func (x *examination) notMade(c check, err error) Finding {
+	name := c.name
 	var commands []string
 	var lacking lackingTag
 	switch {
 	case errors.As(err, &lacking):
 		commands = []string{"rabbitmqctl set_user_tags " + shell(x.Management.User()) + " " + lacking.tag}
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %v", checkTimeout)
+		err = fmt.Errorf("no answer within %v from %s", c.within(), c.source())
 	}
 	return find(checkNotMade, name, plain(err), commands...)
 }

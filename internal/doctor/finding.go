@@ -65,3 +65,7 @@ func shell(word string) string {
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// StatisticsNote says how old what the management API tells of queues may be, behind the
+// number of findings.
+const StatisticsNote = " so far; RabbitMQ's statistics are up to 10 s old"

@@ -48,7 +48,7 @@ func TestVersionsAreJudged(t *testing.T) {
 	}
 }
 
-func TestFailedWritesOfRedisAreJudged(t *testing.T) {
+func TestRedisStateIsJudged(t *testing.T) {
 	t.Parallel()
 	said := func(aof, status, snapshot string) map[string]string {
 		return map[string]string{"redis_version": "7.0.15", "aof_enabled": aof, "aof_last_write_status": status, "rdb_last_bgsave_status": snapshot}
@@ -61,6 +61,10 @@ func TestFailedWritesOfRedisAreJudged(t *testing.T) {
 		{said("1", "err", "ok"), "redis-write-failed"},
 		{said("0", "err", "ok"), ""}, // of before it was turned off
 		{said("1", "ok", "err"), "redis-write-failed"},
+		{map[string]string{"redis_version": "7.0.15", "used_memory": "89", "maxmemory": "100"}, ""},
+		{map[string]string{"redis_version": "7.0.15", "used_memory": "90", "maxmemory": "100"}, "redis-nearly-full"},
+		{map[string]string{"redis_version": "7.0.15", "used_memory": "100", "maxmemory": "100"}, "redis-full"},
+		{map[string]string{"redis_version": "7.0.15", "used_memory": "100", "maxmemory": "0"}, ""},
 	} {
 		if got := codes(doctor.JudgeRedis("Redis at one:6379", "redis-cli", test.said)); got != test.want {
 			t.Errorf("%v: %q, want %q", test.said, got, test.want)

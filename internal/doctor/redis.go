@@ -144,9 +144,11 @@ func judgeRedis(subject, cli string, said map[string]string) []Finding {
 	}
 	used, _ := strconv.ParseInt(said["used_memory"], 10, 64)
 	most, _ := strconv.ParseInt(said["maxmemory"], 10, 64)
-	if most > 0 && used*100 >= most*fullPercent {
-		findings = append(findings, find(redisNearlyFull, subject, fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)),
-			fmt.Sprintf("%s CONFIG SET maxmemory %d", cli, 2*max(used, most))))
+	switch raise := fmt.Sprintf("%s CONFIG SET maxmemory %d", cli, 2*max(used, most)); {
+	case most > 0 && used >= most:
+		findings = append(findings, find(redisFull, subject, fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)), raise))
+	case most > 0 && used*100 >= most*fullPercent:
+		findings = append(findings, find(redisNearlyFull, subject, fmt.Sprintf("%s used of %s (maxmemory)", bytes(used), bytes(most)), raise))
 	}
 	return findings
 }

@@ -33,8 +33,10 @@ type Look struct {
 	Glance  redisbridge.Glance
 	Flow    []redisbridge.ShardFlow
 	Bridges []redisbridge.BridgeReport
+	Loss    redisbridge.Loss // zero where there is none
 	// Of RabbitMQ.
 	Counts topology.Counts
 	// Of the management API.
-	Flows topology.Flows
+	Flows     topology.Flows
+	Overrides []topology.Drift
 }

@@ -3,10 +3,14 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -38,7 +42,9 @@ func (b *Book) findProblems(p *Picture, now time.Time) []Problem {
 		// nothing is known of bridges
 	} else if !p.Redis.IsAway() {
 		f.bridges(p)
+		f.conditions(p)
 	}
+	f.policies(p)
 	if !p.RabbitMQ.Answered.IsZero() && !p.RabbitMQ.IsAway() {
 		f.queues(p)
 	}
@@ -97,6 +103,48 @@ func (f *finder) away(p *Picture) {
 	}
 }
 
+// conditions tells of what the bridges report, each once, and of what Redis has lost.
+func (f *finder) conditions(p *Picture) {
+	type reported struct {
+		since  time.Duration
+		detail string
+	}
+	all := map[redisbridge.Condition]reported{}
+	for _, b := range f.b.redis.Bridges {
+		for _, c := range b.Conditions {
+			old := p.Now.Sub(b.At) + time.Duration(c.LastsMS)*time.Millisecond
+			if before, there := all[c.Condition]; !there || old > before.since {
+				all[c.Condition] = reported{max(0, old), c.Detail}
+			}
+		}
+	}
+	if loss := f.b.redis.Loss; loss != (redisbridge.Loss{}) {
+		all[redisbridge.ConditionRedisLost] = reported{max(0, p.Now.Sub(loss.At)), loss.String()}
+	}
+	for _, is := range slices.Sorted(maps.Keys(all)) {
+		if is == redisbridge.ConditionPolicy && !p.Management.Answered.IsZero() && !p.Management.IsAway() {
+			continue // seen with its own eyes
+		}
+		f.condition(is, f.now.Add(-all[is].since), all[is].detail)
+	}
+}
+
+// condition adds one. A bridge of a later release may report what this one cannot explain.
+func (f *finder) condition(is redisbridge.Condition, since time.Time, detail string) {
+	text, do := cmp.Or(is.Means(), string(is)), is.Do()
+	if detail != "" {
+		text += " (" + detail + ")"
+	}
+	f.add(Problem{Kind: "condition: " + string(is), Grave: is.Grave() || is.Means() == "", Since: since, Text: text, Do: do})
+}
+
+// policies tells of what the management API shows.
+func (f *finder) policies(p *Picture) {
+	if drifts := f.b.flows.Overrides; len(drifts) > 0 && !p.Management.IsAway() {
+		f.condition(redisbridge.ConditionPolicy, time.Time{}, topology.Overridden(drifts)+"; by statistics up to 10 s old")
+	}
+}
+
 func (f *finder) bridges(p *Picture) {
 	if !p.OldestLate.IsZero() && p.Now.Sub(p.OldestLate) >= lateEnough {
 		f.add(Problem{
@@ -138,9 +186,16 @@ func (f *finder) queues(p *Picture) {
 	if n := p.Quarantine.Waiting; n != nil && *n > 0 {
 		f.add(Problem{Kind: "quarantine", Text: "quarantine: " + number(*n), Do: "see 'delaybridge quarantine list'"})
 	}
+	silent := f.b.broker.Counts.Silent
+	if len(silent) > 0 {
+		f.add(Problem{
+			Kind: "silent", Grave: true, Text: plural(len(silent), "queue") + " of RabbitMQ without an answer: " + some(silent),
+			Do: "has each a majority? 'rabbitmq-diagnostics cluster_status'",
+		})
+	}
 	missing := 0
 	for _, q := range f.b.topology.Queues() {
-		if _, there := f.b.broker.Counts.Queues[q.Name]; !there {
+		if _, there := f.b.broker.Counts.Queues[q.Name]; !there && !slices.Contains(silent, q.Name) {
 			missing++
 		}
 	}
@@ -177,6 +232,15 @@ func (f *finder) inbox(p *Picture) {
 		Kind: "inbox", Grave: grave || len(f.b.redis.Glance.Bridges) == 0, Since: since, Text: text,
 		Do: "see the bridges' logs",
 	})
+}
+
+// some lists the first of a list.
+func some(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + " and " + number(len(names)-most) + " more"
+	}
+	return strings.Join(names, ", ")
 }
 
 func plural(n int, what string) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/top"
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -53,6 +54,24 @@ func TestProblems(t *testing.T) {
 		{"a queue takes nothing", func(w *world) {
 			w.flows.Flows.Tiers[time.Minute] = topology.Flow{Messages: 40, NotTaken: 40}
 		}, []string{"not taken"}, "40 due, and not taken by their queue"},
+		{"a bridge reports what only it sees", func(w *world) {
+			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: redisbridge.ConditionRedisFull, LastsMS: 5000, Detail: "OOM"}}
+		}, []string{"condition: redis_full"}, "Redis is full: nothing is parked, and the inbox grows (OOM)"},
+		{"a bridge of a later release", func(w *world) {
+			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: "new"}}
+		}, []string{"condition: new"}, "new"},
+		{"Redis has lost what it had", func(w *world) {
+			w.redis.Loss = redisbridge.Loss{At: at(-time.Minute), Bridge: "alpha-ABCDEFGH", What: "the layout"}
+		}, []string{"condition: redis_lost"}, "Redis has lost parked messages (seen at 2030-01-01T07:59:00Z: the layout (bridge alpha-ABCDEFGH))"},
+		{"a policy makes everything early", func(w *world) {
+			w.flows.Overrides = []topology.Drift{{Kind: topology.KindQueue, Name: "orders.tier.1h", Field: "message-ttl", Expected: "3600000", Found: "500", OperatorPolicy: "short"}}
+			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: redisbridge.ConditionPolicy}}
+		}, []string{"condition: policy"}, `a policy overrides the queues' arguments: messages come early, are dropped or refused ` +
+			`(operator policy "short": message-ttl 500 instead of 3600000, queues: 1; by statistics up to 10 s old)`},
+		{"a queue answers nothing", func(w *world) {
+			delete(w.broker.Counts.Queues, "orders.tier.1h")
+			w.broker.Counts.Silent = []string{"orders.tier.1h"}
+		}, []string{"silent"}, "1 queue of RabbitMQ without an answer: orders.tier.1h"},
 		{"a queue takes what comes", func(w *world) {
 			w.flows.Flows.Tiers[time.Minute] = topology.Flow{In: 9000, Messages: 40_000, NotTaken: 900}
 		}, nil, ""},

@@ -24,12 +24,16 @@ import (
 // called, too, and c.Client gets one ([CountCalls]).
 //
 // With m, which may be nil, the management API is asked as well, for what AMQP does not
-// tell: how many messages are due, and not taken by the queue they lead to.
+// tell: how many messages are due, and not taken by the queue they lead to. It is
+// c.Management, too, unless there is one.
 func NewBridge(registerer prometheus.Registerer, c redisbridge.Config, m *topology.Management) (*redisbridge.Bridge, error) {
 	if c.Topology == nil || c.Client == nil {
 		return redisbridge.New(c)
 	}
 	set := meters.NewSet(registerer, c.Topology.Prefix())
+	if c.Management == nil {
+		c.Management = m
+	}
 	c.Observe = countSteps(set, c.Observe)
 	c.ObserveConfirm = countConfirms(set, c.ObserveConfirm)
 	bridges := meters.Add(set, newBridges(set))
@@ -110,14 +114,19 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 	leases := set.Desc("bridge_lease_expiries_total",
 		"Leases of shards that ran out while there was work: of other bridges, whose shards this one took over, and its own.")
 	reconnects := set.Desc("bridge_reconnects_total", "Connections to RabbitMQ made again after one was lost.")
+	conditions := set.Desc("bridge_condition", "1 while this bridge sees that this is wrong with the installation, 0 while it does not.", "condition")
 	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
 	withoutID := set.Desc("bridge_intake_without_id_total", "Messages that this bridge has taken from the inbox and that came without a message-id.")
-	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID},
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID, conditions},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.Activity
+			wrong := map[redisbridge.Condition]bool{}
 			for _, b := range all {
 				good = b.Check(context.Background()) == nil && good
+				for _, c := range b.Conditions() {
+					wrong[c.Condition] = true
+				}
 				a := b.Activity()
 				sum.Shards += a.Shards
 				sum.LeaseExpiries += a.LeaseExpiries
@@ -128,6 +137,9 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 			ch <- prometheus.MustNewConstMetric(shards, prometheus.GaugeValue, float64(sum.Shards))
 			ch <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(sum.LeaseExpiries))
 			ch <- prometheus.MustNewConstMetric(reconnects, prometheus.CounterValue, float64(sum.Reconnects))
+			for _, c := range redisbridge.Conditions() {
+				ch <- prometheus.MustNewConstMetric(conditions, prometheus.GaugeValue, meters.Truth(wrong[c]), string(c))
+			}
 			for outcome, n := range map[string]int64{
 				"parked": sum.TakenIn.Parked, "duplicate": sum.TakenIn.Duplicates, "published": sum.TakenIn.Published,
 				"dropped": sum.TakenIn.Dropped, "quarantined": sum.TakenIn.Quarantined,

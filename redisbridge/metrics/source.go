@@ -12,6 +12,8 @@ const (
 	// askFor bounds how long a scrape waits for a source: Prometheus gives up after ten
 	// seconds by default.
 	askFor = 3 * time.Second
+	// answerFor bounds how long the source may gather what it has before that.
+	answerFor = askFor - 500*time.Millisecond
 	// fresh is for how long an answer serves other scrapes, too.
 	fresh = 2 * time.Second
 )
@@ -36,16 +38,17 @@ type question struct {
 	err      error
 }
 
-// metrics returns what the source answers, or nothing.
+// metrics returns what the source answers, which may be a part, or nothing.
 func (s *source) metrics() []prometheus.Metric {
 	q := s.question()
 	timer := time.NewTimer(askFor)
 	defer timer.Stop()
 	select {
 	case <-q.answered:
-		if q.err == nil {
-			return q.metrics
+		if q.err != nil {
+			s.failures.Inc()
 		}
+		return q.metrics // what there is of them
 	case <-timer.C:
 	}
 	s.failures.Inc()
@@ -70,7 +73,7 @@ func (s *source) question() *question {
 	s.asking = q
 	go func() {
 		defer close(q.answered)
-		ctx, cancel := context.WithTimeout(context.Background(), askFor)
+		ctx, cancel := context.WithTimeout(context.Background(), answerFor)
 		defer cancel()
 		q.metrics, q.err = s.ask(ctx)
 		q.at = time.Now()

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 
@@ -160,8 +161,13 @@ func (w *waiting) askBroker(ctx context.Context, i installation) ([]prometheus.M
 			metrics = append(metrics, gauge(desc, n))
 		}
 	}
+	if len(counts.Silent) > 0 {
+		return metrics, errSilent
+	}
 	return metrics, nil
 }
+
+var errSilent = errors.New("queues that do not answer")
 
 func (w *waiting) askManagement(ctx context.Context, i installation) (metrics []prometheus.Metric, err error) {
 	notTaken, err := i.topology.NotTaken(ctx, i.management)

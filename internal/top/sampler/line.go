@@ -34,7 +34,7 @@ func (l *line) open(ctx context.Context) (topology.Channels, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &channels{ctx, conn, first}, nil
+	return &channels{ctx: ctx, conn: conn, first: first}, nil
 }
 
 // connect returns the connection that there is, unless it has given up.
@@ -77,15 +77,20 @@ func (l *line) close() {
 
 // channels opens channels; one is open already.
 type channels struct {
-	ctx   context.Context //nolint:containedctx // the interface it implements has none
-	conn  *broker.Conn
+	ctx  context.Context //nolint:containedctx // the interface it implements has none
+	conn *broker.Conn
+
+	mu    sync.Mutex
 	first *amqp.Channel
 }
 
 // Channel implements [topology.Channels].
 func (c *channels) Channel() (*amqp.Channel, error) {
-	if first := c.first; first != nil {
-		c.first = nil
+	c.mu.Lock()
+	first := c.first
+	c.first = nil
+	c.mu.Unlock()
+	if first != nil {
 		return first, nil
 	}
 	return c.conn.Channel(c.ctx)

@@ -1,8 +1,8 @@
 // Package sampler asks Redis, RabbitMQ and its management API for what `delaybridge top`
 // shows, again and again, each by itself: none waits for another one that is away.
 //
-// A look at Redis is two commands per shard and two more, however much is parked; one at
-// RabbitMQ a passive declaration per queue of the topology; one at the management API two
+// A look at Redis is two commands per shard and three more, however much is parked; one at
+// RabbitMQ a passive declaration per queue of the topology; one at the management API three
 // requests, every five seconds, for these queues alone.
 package sampler
 
@@ -48,7 +48,7 @@ type Sampler struct {
 	line   line
 	flow   []redisbridge.ShardFlow
 
-	mu      sync.Mutex
+	mu      sync.Mutex    // of what follows, and of flow
 	resumed chan struct{} // closed unless looking is paused
 }
 
@@ -107,13 +107,14 @@ func (s *Sampler) Run(ctx context.Context, send func(top.Look)) error {
 	return nil
 }
 
-// Once looks at every source, and sends what it sees.
+// Once looks at every source, and sends what it sees. One that does not answer within three
+// seconds is sent as an error that says so.
 func (s *Sampler) Once(ctx context.Context, send func(top.Look)) {
 	var looks sync.WaitGroup
 	var one sync.Mutex
 	for _, source := range s.sources() {
 		looks.Go(func() {
-			l := s.take(ctx, source)
+			l := s.takeInTime(ctx, source)
 			one.Lock()
 			defer one.Unlock()
 			send(l)
@@ -145,6 +146,7 @@ func (s *Sampler) watch(ctx context.Context, of source, send func(top.Look)) err
 		answer := make(chan top.Look, 1)
 		go func() { answer <- s.take(ctx, of) }()
 		l := awaitAnswer(answer, of.is, send)
+		s.remember(&l)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -176,9 +178,37 @@ func awaitAnswer(answer <-chan top.Look, of top.Source, send func(top.Look)) top
 
 func (s *Sampler) take(ctx context.Context, of source) top.Look {
 	l := top.Look{Of: of.is, Asked: time.Now()}
-	l.Err = of.look(ctx, &l)
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l.Err = of.look(limited, &l)
 	l.At = time.Now()
 	return l
+}
+
+// takeInTime is take for who shows what there is: a call may not end with its context.
+func (s *Sampler) takeInTime(ctx context.Context, of source) top.Look {
+	asked := time.Now()
+	answer := make(chan top.Look, 1)
+	go func() { answer <- s.take(ctx, of) }()
+	timer := time.NewTimer(patience + 500*time.Millisecond) // what is had at the end of patience is on its way
+	defer timer.Stop()
+	select {
+	case l := <-answer:
+		s.remember(&l)
+		return l
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return top.Look{Of: of.is, Asked: asked, At: time.Now(), Err: fmt.Errorf("no answer within %v", patience)}
+}
+
+// remember keeps what the next look goes on from.
+func (s *Sampler) remember(l *top.Look) {
+	if l.Of == top.Redis && l.Err == nil {
+		s.mu.Lock()
+		s.flow = l.Flow
+		s.mu.Unlock()
+	}
 }
 
 func isWrong(err error) bool {
@@ -190,11 +220,16 @@ func (s *Sampler) lookAtRedis(ctx context.Context, l *top.Look) (err error) {
 	if l.Glance, err = park.Glance(ctx); err != nil {
 		return err
 	}
-	if l.Flow, err = park.Flow(ctx, s.flow, deliveries); err != nil {
+	s.mu.Lock()
+	before := s.flow
+	s.mu.Unlock()
+	if l.Flow, err = park.Flow(ctx, before, deliveries); err != nil {
 		return err
 	}
-	s.flow = l.Flow
-	l.Bridges, err = park.Bridges(ctx)
+	if l.Bridges, err = park.Bridges(ctx); err != nil {
+		return err
+	}
+	l.Loss, _, err = park.Loss(ctx)
 	return err
 }
 
@@ -208,7 +243,10 @@ func (s *Sampler) lookAtRabbitMQ(ctx context.Context, l *top.Look) (err error) {
 }
 
 func (s *Sampler) lookAtManagement(ctx context.Context, l *top.Look) (err error) {
-	l.Flows, err = s.config.Topology.Flows(ctx, s.config.Management)
+	if l.Flows, err = s.config.Topology.Flows(ctx, s.config.Management); err != nil {
+		return err
+	}
+	l.Overrides, err = s.config.Topology.Overrides(ctx, s.config.Management)
 	return err
 }
 

@@ -332,3 +332,39 @@ func TestWrongConfigurationEndsIt(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 }
+
+// One picture has what the servers have answered, and names the one that does not, though
+// it stands still.
+func TestOnceDoesNotWaitForWhoIsSilent(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	store := servertest.RedisForTest(t, servers.Single)
+	env.RedisURL = store.URL()
+	s := newStage(t, env)
+	management, err := topology.NewManagement(s.env.ManagementURL, s.env.VHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looking := sampler.New(sampler.Config{Park: newPark(t, s.env, s.all), Topology: s.all, AMQPURL: s.env.AMQPURL, Management: management, Interval: interval})
+	defer looking.Close()
+	looking.Once(t.Context(), s.take)
+	if p := s.picture(); p.Redis.IsAway() || p.RabbitMQ.IsAway() {
+		t.Fatalf("Redis %+v, RabbitMQ %+v", p.Redis, p.RabbitMQ)
+	}
+	if err := store.Nodes()[0].Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Nodes()[0].Resume(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	began := time.Now()
+	looking.Once(t.Context(), s.take)
+	if p := s.picture(); !p.Redis.IsAway() || p.RabbitMQ.IsAway() || !has("away: Redis")(p) {
+		t.Errorf("Redis %+v, RabbitMQ %+v", p.Redis, p.RabbitMQ)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the picture took %v", took)
+	}
+}
