@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/message"
@@ -26,7 +27,7 @@ func (o *once) Handle(ctx context.Context, m message.Message) error {
 	if m.ID == "" {
 		return Reject(errors.New("the message has no ID by which the ledger would know it again: its publisher must set message-id"))
 	}
-	first, err := o.ledger.Once(ctx, o.queue+"/"+m.ID, func(ctx context.Context) error { return o.Handler.Handle(ctx, m) })
+	first, err := o.ledger.Once(ctx, ledgerKey(o.queue, m.ID), func(ctx context.Context) error { return o.Handler.Handle(ctx, m) })
 	switch {
 	case err == nil && !first:
 		o.log.Info("a duplicate was left without effect", "id", m.ID)
@@ -40,6 +41,17 @@ func (o *once) Handle(ctx context.Context, m message.Message) error {
 		return &busyError{busy}
 	}
 	return err
+}
+
+// ledgerKey returns the key of a message. The first slash ends the name of a queue that
+// has none, as it always did. A queue with a slash in its name has a key that starts with
+// one and tells the name's length in a byte: this is the shortest form that no other
+// queue and ID can have, and the longest such key is ledger.MaxKeyBytes.
+func ledgerKey(queue, id string) string {
+	if !strings.Contains(queue, "/") {
+		return queue + "/" + id
+	}
+	return "/" + string([]byte{byte(len(queue))}) + queue + id
 }
 
 // busyError is how a handler with a ledger says that it was not called, and that it is
