@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -50,10 +48,13 @@ func (s *session) arrive(o *Observation) Outcome {
 	if s.config.Arrivals == nil {
 		return ""
 	}
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
+	wait := s.noArrivals.newWait(maxBackoff)
+	defer wait.gone()
 	for {
 		arrival, err := s.config.Arrivals.Arrive(s.work, &o.Message)
+		if err == nil {
+			wait.over(s.log)
+		}
 		switch {
 		case err == nil && arrival.Fate == message.Deliver:
 			return ""
@@ -64,9 +65,7 @@ func (s *session) arrive(o *Observation) Outcome {
 		case s.intake.Err() != nil:
 			return Returned
 		}
-		pause := wait.NextBackOff()
-		s.log.Warn("cannot see whether a message was cancelled; it stays unacknowledged", "id", o.Message.ID, "error", err, "retry_in", pause)
-		if !sleep(s.alive, pause) {
+		if !sleep(s.alive, wait.failed(s.log, o.Message.ID, err)) {
 			return Returned
 		}
 	}

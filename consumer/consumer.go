@@ -126,7 +126,8 @@ type Config struct {
 	//
 	// Without one a message waits in the consumer's hands, unacknowledged, so that all
 	// of its pauses must fit into the broker's consumer_timeout (30 minutes by
-	// default), and its attempts count anew when its consumer ends.
+	// default), and its attempts count anew when its consumer ends. So the defaults of
+	// Retry span a quarter of an hour then, and a day or more with a Delayer.
 	Delayer Delayer
 	// DrainTimeout is how long handlers may go on after Run's context has
 	// ended; then their own contexts end. Defaults to DefaultDrainTimeout.
@@ -159,6 +160,8 @@ type Consumer struct {
 	ready      chan struct{}
 	isReady    func() // closes ready, once
 	intake     intake
+
+	noLedger, noArrivals, noDelayer outage
 }
 
 // New checks c and fills in the defaults. It does no I/O. The error names every
@@ -181,6 +184,9 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
 		tracer: tracing.New(c.TracerProvider, "consumer"), ready: make(chan struct{}),
+		noLedger:   outage{begins: "the ledger cannot be asked", ends: "the ledger answers again"},
+		noArrivals: outage{begins: "cannot see whether messages were cancelled", ends: "it can be seen again whether messages were cancelled"},
+		noDelayer:  outage{begins: "cannot park messages for their retry", ends: "messages are parked for their retry again"},
 	}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {
@@ -201,6 +207,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = max(DefaultPrefetch, c.Concurrency)
+	}
+	if c.Delayer == nil {
+		c.Retry = c.Retry.held()
 	}
 	c.Retry = c.Retry.withDefaults()
 	if c.DrainTimeout == 0 {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -41,18 +40,15 @@ func (s *session) pause(o *Observation) (time.Duration, bool) {
 func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) Outcome {
 	m := message.FromDelivery(d) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
+	wait := s.noDelayer.newWait(maxBackoff)
+	defer wait.gone()
 	for {
 		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(o.RetryAt)))
 		if err == nil {
+			wait.over(s.log)
 			return Delayed
 		}
-		again := wait.NextBackOff()
-		if s.alive.Err() == nil {
-			s.log.Warn("cannot park a message for its retry; it stays unacknowledged", "id", m.ID, "error", err, "retry_in", again)
-		}
-		if !s.idle(again) {
+		if s.alive.Err() != nil || !s.idle(wait.failed(s.log, m.ID, err)) {
 			return Returned
 		}
 	}

@@ -22,19 +22,22 @@ func (s *session) handle(d *amqp.Delivery) {
 	if o.Outcome != "" {
 		<-s.slots
 	}
+	ledger := s.noLedger.newWait(maxOutagePause)
+	defer ledger.gone()
 	for o.Outcome == "" {
 		o.Attempts++
 		o.Err = s.attempt(&o, story)
 		if errors.Is(o.Err, errDuplicate) {
+			ledger.over(s.log)
 			o.Outcome, o.Err = Duplicate, nil
 			break
 		}
-		if busy, ok := errors.AsType[*busyError](o.Err); ok {
-			if o.Attempts--; !s.idle(busy.Wait) || !s.takeSlot() {
-				o.Outcome = Returned
-			}
+		if notBegun, ok := errors.AsType[*notBegunError](o.Err); ok {
+			o.Attempts--
+			o.Outcome = s.awaitLedger(ledger, o.Message.ID, notBegun)
 			continue
 		}
+		ledger.over(s.log)
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break

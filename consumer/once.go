@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/message"
@@ -26,7 +27,11 @@ func (o *once) Handle(ctx context.Context, m message.Message) error {
 	if m.ID == "" {
 		return Reject(errors.New("the message has no ID by which the ledger would know it again: its publisher must set message-id"))
 	}
-	first, err := o.ledger.Once(ctx, o.queue+"/"+m.ID, func(ctx context.Context) error { return o.Handler.Handle(ctx, m) })
+	began := false
+	first, err := o.ledger.Once(ctx, ledgerKey(o.queue, m.ID), func(ctx context.Context) error {
+		began = true
+		return o.Handler.Handle(ctx, m)
+	})
 	switch {
 	case err == nil && !first:
 		o.log.Info("a duplicate was left without effect", "id", m.ID)
@@ -35,13 +40,25 @@ func (o *once) Handle(ctx context.Context, m message.Message) error {
 		o.log.Warn("a message was handled, and perhaps not marked; a duplicate would be handled again", "id", m.ID, "error", err)
 		return nil
 	}
-	if busy, ok := errors.AsType[*ledger.BusyError](err); ok {
-		o.log.Info("a message waits: another consumer is at its effect", "id", m.ID, "retry_in", busy.Wait)
-		return &busyError{busy}
+	if err != nil && !began {
+		return &notBegunError{err}
 	}
 	return err
 }
 
-// busyError is how a handler with a ledger says that it was not called, and that it is
-// worth asking again: that was no attempt.
-type busyError struct{ *ledger.BusyError }
+// ledgerKey returns the key of a message. The first slash ends the name of a queue that
+// has none, as it always did. A queue with a slash in its name has a key that starts with
+// one and tells the name's length in a byte: this is the shortest form that no other
+// queue and ID can have, and the longest such key is ledger.MaxKeyBytes.
+func ledgerKey(queue, id string) string {
+	if !strings.Contains(queue, "/") {
+		return queue + "/" + id
+	}
+	return "/" + string([]byte{byte(len(queue))}) + queue + id
+}
+
+// notBegunError is how a handler with a ledger says that it was not called: the ledger is
+// busy with the message, or cannot be reached. That was no attempt.
+type notBegunError struct{ error }
+
+func (e *notBegunError) Unwrap() error { return e.error }

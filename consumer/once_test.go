@@ -76,7 +76,7 @@ func (f ledgerFunc) Once(ctx context.Context, key string, effect func(context.Co
 func TestWhatTheLedgerSaysDecides(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is full")
-	var asked atomic.Int64
+	var busy, locked, away atomic.Int64
 	for name, c := range map[string]struct {
 		id       string
 		answers  ledgerFunc
@@ -85,7 +85,7 @@ func TestWhatTheLedgerSaysDecides(t *testing.T) {
 		err      error
 	}{
 		"busy for long": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
-			if asked.Add(1) <= 2*consumer.DefaultAttempts {
+			if busy.Add(1) <= 10 {
 				return false, fmt.Errorf("o-1: %w", &ledgers.BusyError{Wait: time.Millisecond})
 			}
 			return true, effect(ctx)
@@ -93,9 +93,21 @@ func TestWhatTheLedgerSaysDecides(t *testing.T) {
 		"not marked": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
 			return true, errors.Join(effect(ctx), broken)
 		}, outcome: consumer.Acknowledged, attempts: 1},
-		"broken": {id: "m-0", answers: func(context.Context, string, func(context.Context) error) (bool, error) {
-			return false, broken
-		}, outcome: consumer.Quarantined, attempts: consumer.DefaultAttempts, err: broken},
+		"locked": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			if locked.Add(1) <= 3 { // more often than Retry.Attempts allows
+				return false, fmt.Errorf("o-1: %w", ledgers.ErrBusy)
+			}
+			return true, effect(ctx)
+		}, outcome: consumer.Acknowledged, attempts: 1},
+		"away for a while": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			if away.Add(1) <= 3 {
+				return false, broken
+			}
+			return true, effect(ctx)
+		}, outcome: consumer.Acknowledged, attempts: 1},
+		"away when the effect is to be committed": {id: "m-0", answers: func(ctx context.Context, _ string, effect func(context.Context) error) (bool, error) {
+			return false, errors.Join(effect(ctx), broken)
+		}, outcome: consumer.Quarantined, attempts: 2, err: broken},
 		"without an ID": {answers: func(context.Context, string, func(context.Context) error) (bool, error) {
 			t.Error("the ledger was asked")
 			return false, nil
@@ -106,6 +118,7 @@ func TestWhatTheLedgerSaysDecides(t *testing.T) {
 			b := newBroker(t)
 			b.bind()
 			config := b.config(acknowledge)
+			config.Retry.Attempts = 2
 			config.Ledger = ledgerFunc(func(ctx context.Context, key string, effect func(context.Context) error) (bool, error) {
 				if want := b.queue + "/" + c.id; key != want {
 					t.Errorf("the key is %q, want %q", key, want)

@@ -11,17 +11,23 @@ import (
 const (
 	DefaultRetryBase   = time.Second
 	DefaultRetryFactor = 2.0
-	DefaultRetryCap    = 10 * time.Minute
+	DefaultRetryCap    = time.Hour
 	DefaultRetryJitter = 0.5
-	DefaultAttempts    = 5
+	// DefaultAttempts span at least a day by the other defaults, whatever the jitter.
+	DefaultAttempts = 60
+	// DefaultHeldCap and DefaultHeldAttempts are those of a consumer without a Delayer,
+	// in whose hands all pauses must fit into the broker's consumer_timeout.
+	DefaultHeldCap      = time.Minute
+	DefaultHeldAttempts = 20
 )
 
 // NoJitter as Retry.Jitter leaves nothing to chance.
 const NoJitter = -1
 
 // Retry says how often a message is handled before it is quarantined, and how long
-// it waits in between. The zero value is the default: five attempts, after pauses of
-// 1 s, 2 s, 4 s and 8 s, give or take a half.
+// it waits in between. The zero value is the default: sixty attempts, after pauses of
+// 1 s, 2 s, 4 s and so on up to an hour, give or take a half: over at least a day. Of a
+// consumer without a Delayer it is twenty attempts, after pauses of up to a minute.
 type Retry struct {
 	// Base is the pause before the second attempt. Defaults to DefaultRetryBase.
 	Base time.Duration
@@ -29,14 +35,17 @@ type Retry struct {
 	// Defaults to DefaultRetryFactor.
 	Factor float64
 	// Cap is the longest pause, but for [RetryAfter]. At least Base, and at most
-	// message.MaxDelay. Defaults to DefaultRetryCap, or to Base where that is more.
+	// message.MaxDelay. Defaults to DefaultRetryCap, without a Delayer to DefaultHeldCap,
+	// or to Base where that is more.
 	Cap time.Duration
 	// Jitter is the share of a pause by which it is made longer or shorter at
 	// random, so that what has failed together does not come back together. Up to 1,
 	// or NoJitter. Defaults to DefaultRetryJitter.
 	Jitter float64
 	// Attempts is how often a message is handled before it is quarantined, counted
-	// over all consumers of the queue. Defaults to DefaultAttempts.
+	// over all consumers of the queue. What fails before the handler, such as a ledger
+	// that cannot be reached, is no attempt. Defaults to DefaultAttempts, without a
+	// Delayer to DefaultHeldAttempts.
 	Attempts int
 }
 
@@ -48,6 +57,17 @@ func (r Retry) Pause(failed int, random float64) time.Duration {
 	pause := min(most, float64(r.Base)*math.Pow(r.Factor, float64(max(failed, 1)-1)))
 	pause = min(most, pause*(1+max(r.Jitter, 0)*(2*random-1)))
 	return min(r.Cap, time.Duration(pause)) // most may be rounded up
+}
+
+// held fills in the defaults of a consumer without a Delayer.
+func (r Retry) held() Retry {
+	if r.Cap == 0 {
+		r.Cap = max(DefaultHeldCap, r.Base)
+	}
+	if r.Attempts == 0 {
+		r.Attempts = DefaultHeldAttempts
+	}
+	return r
 }
 
 func (r Retry) withDefaults() Retry {

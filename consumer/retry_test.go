@@ -34,6 +34,24 @@ func TestPauseGrows(t *testing.T) {
 	}
 }
 
+// What fails for as long as an outage may last is not given up.
+func TestDefaultAttemptsSpanADay(t *testing.T) {
+	t.Parallel()
+	span := func(r consumer.Retry, attempts int, random float64) (total time.Duration) {
+		for failed := 1; failed < attempts; failed++ {
+			total += r.Pause(failed, random)
+		}
+		return total
+	}
+	if least := span(consumer.Retry{}, consumer.DefaultAttempts, 0); least < 24*time.Hour {
+		t.Errorf("with a Delayer the attempts span %v", least)
+	}
+	held := consumer.Retry{Cap: consumer.DefaultHeldCap}
+	if most := span(held, consumer.DefaultHeldAttempts, 1); most > 20*time.Minute {
+		t.Errorf("without a Delayer a message is held for %v, and the broker's timeout is 30 minutes", most)
+	}
+}
+
 func TestPauseStaysInItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

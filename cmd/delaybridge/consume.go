@@ -51,10 +51,10 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages to have in hand (default: %d, or with --count the concurrency)", consumer.DefaultPrefetch))
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
 	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
-	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.DefaultAttempts, "how often to handle a message before it is quarantined")
+	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.DefaultAttempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.DefaultHeldAttempts))
 	flags.DurationVar(&c.Retry.Base, "retry-base", consumer.DefaultRetryBase, "how long to wait before the second attempt")
 	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.DefaultRetryFactor, "by what the pause grows from attempt to attempt")
-	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.DefaultRetryCap, "the longest pause")
+	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.DefaultRetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.DefaultHeldCap))
 	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.DefaultRetryJitter, "the share of a pause that is left to chance, up to 1")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", consumer.DefaultDrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
@@ -102,6 +102,12 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 				c.Delayer = park
 			}
 			await = func() error { return awaitPark(ctx, park, settings.connectTimeout) }
+		}
+		if c.Delayer == nil && !flags.Changed("max-attempts") {
+			c.Retry.Attempts = consumer.DefaultHeldAttempts
+		}
+		if c.Delayer == nil && !flags.Changed("retry-cap") {
+			c.Retry.Cap = max(consumer.DefaultHeldCap, c.Retry.Base)
 		}
 		c.Handler = consumer.HandlerFunc(func(context.Context, message.Message) error { return nil })
 		if file != "" {

@@ -32,7 +32,8 @@
 // message's ID does, as long as one ledger serves one queue; where a message is
 // delivered to two queues, each of their consumers has an effect of its own, and
 // so needs a key of its own. Package consumer uses the queue's name, a slash and
-// the ID. Publishers that mean two effects must use two IDs.
+// the ID, or where the name itself has a slash: a slash, a byte with the length of
+// the name, the name and the ID. Publishers that mean two effects must use two IDs.
 //
 // # How long marks are kept
 //

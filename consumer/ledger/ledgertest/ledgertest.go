@@ -138,6 +138,7 @@ func (t test) keys() {
 	s := t.open()
 	all := []string{
 		"m", "M", "m ", " m", "m\x00", "m\xff", "é", "e\u0301", "{m}", "m'", `m"`, "m%", "m_", "0", "00",
+		"/\x03a/bc", "/\x80a/bc", "/\xffa/bc", // what package consumer makes of queue names with a slash
 		strings.Repeat("k", ledger.MaxKeyBytes), strings.Repeat("k", ledger.MaxKeyBytes-1) + "l",
 	}
 	for _, key := range all {
