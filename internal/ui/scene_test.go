@@ -115,7 +115,7 @@ func (s *scene) runBridge() {
 func (s *scene) runProducer() {
 	s.t.Helper()
 	var err error
-	s.producer, err = producer.New(producer.Config{URL: s.rabbit.AMQPURL(), Topology: s.topology, Parker: s.park()})
+	s.producer, err = producer.New(producer.Config{URL: s.rabbit.AMQPURL(), Topology: s.topology, Parker: s.park(), Untracked: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
