@@ -219,7 +219,7 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 		t.Fatalf("keys %v; want one", keys)
 	}
 	stored := b.client.HGet(t.Context(), keys[0], "broken").Val()
-	if err := b.client.HSet(t.Context(), keys[0], "broken", stored[:14]+"\x63rest").Err(); err != nil {
+	if err := b.client.HSet(t.Context(), keys[0], "broken", stored[:22]+"\x63rest").Err(); err != nil {
 		t.Fatal(err)
 	}
 	b.parkOne(t, "healthy", message.After(800*time.Millisecond))
@@ -418,7 +418,7 @@ func TestWrongConfigurationIsSaid(t *testing.T) {
 		want   string
 	}{
 		"another number of shards": {redisbridge.ParkConfig{Client: b.client, Topology: other}, "in use with shards 2, not 3"},
-		"another layout":           {redisbridge.ParkConfig{Client: b.client, Topology: old}, "layout 1, not 4"},
+		"another layout":           {redisbridge.ParkConfig{Client: b.client, Topology: old}, "layout 1, not 5"},
 		"wrong user":               {redisbridge.ParkConfig{Client: refused, Topology: b.topology}, "WRONGPASS"},
 	} {
 		park, err := redisbridge.NewPark(tc.config)

@@ -264,21 +264,18 @@ func (s sent) onTime(t *testing.T, top *topology.Topology, got letter) {
 // waits reports whether Redis keeps a message until the right time.
 func (b *bench) waits(t *testing.T, s sent) {
 	t.Helper()
-	var ticket message.Ticket
-	until(t, s.Name+" is parked", func() bool {
-		if ok, err := b.held(t, s.Name); !ok || err != nil {
-			return false
-		}
-		var err error // whoever parks what is parked already is told of that
-		ticket, err = b.park.Park(t.Context(), &message.Message{ID: s.Name, RoutingKey: "k"}, message.After(time.Hour))
-		return err == nil && ticket.Parking == message.ParkedBefore
+	var found redisbridge.Entry
+	until(t, s.Name+" is parked", func() (known bool) {
+		var err error
+		found, known, err = b.park.Look(t.Context(), s.Name)
+		return err == nil && known
 	})
 	earliest, latest := s.began.Add(s.After).Truncate(time.Millisecond), time.Now().Add(s.After)
 	if s.At != nil {
 		earliest, latest = s.At(s.now), s.At(s.now)
 	}
-	if ticket.Due.Before(earliest) || ticket.Due.After(latest) {
-		t.Errorf("%s: is due %v, want %v to %v", s.Name, ticket.Due, earliest, latest)
+	if found.Due.Before(earliest) || found.Due.After(latest) {
+		t.Errorf("%s: is due %v, want %v to %v", s.Name, found.Due, earliest, latest)
 	}
 }
 
