@@ -184,9 +184,9 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
 		tracer: tracing.New(c.TracerProvider, "consumer"), ready: make(chan struct{}),
-		noLedger:   outage{begins: "the ledger cannot be asked", ends: "the ledger answers again"},
-		noArrivals: outage{begins: "cannot see whether messages were cancelled", ends: "it can be seen again whether messages were cancelled"},
-		noDelayer:  outage{begins: "cannot park messages for their retry", ends: "messages are parked for their retry again"},
+		noLedger:   outage{begins: "the ledger cannot be asked; messages stay unacknowledged and wait", ends: "the ledger answers again"},
+		noArrivals: outage{begins: "cannot see whether messages were cancelled; messages stay unacknowledged and wait", ends: "it can be seen again whether messages were cancelled"},
+		noDelayer:  outage{begins: "cannot park messages for their retry; messages stay unacknowledged and wait", ends: "messages are parked for their retry again"},
 	}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {

@@ -54,7 +54,7 @@ func ledgerKey(queue, id string) string {
 	if !strings.Contains(queue, "/") {
 		return queue + "/" + id
 	}
-	return "/" + string([]byte{byte(len(queue))}) + queue + id
+	return "/" + string([]byte{byte(len(queue))}) + queue + id //nolint:gosec // New has checked that it is at most maxName
 }
 
 // notBegunError is how a handler with a ledger says that it was not called: the ledger is

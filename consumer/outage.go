@@ -32,7 +32,7 @@ func (w *outage) begin(log *slog.Logger, id string, err error) {
 	w.waiting++
 	if w.since.IsZero() {
 		w.since = time.Now()
-		log.Warn(w.begins+"; messages stay unacknowledged and wait", "id", id, "error", err)
+		log.Warn(w.begins, "id", id, "error", err) //nolint:sloglint // New sets it to a constant
 	}
 }
 
@@ -49,7 +49,7 @@ func (w *outage) answered(log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting == 0 && !w.since.IsZero() {
-		log.Info(w.ends, "after", time.Since(w.since).Round(time.Millisecond))
+		log.Info(w.ends, "after", time.Since(w.since).Round(time.Millisecond)) //nolint:sloglint // likewise
 		w.since = time.Time{}
 	}
 }

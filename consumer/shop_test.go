@@ -80,7 +80,7 @@ func (b *broker) channel() *amqp.Channel {
 func (b *broker) config(h consumer.HandlerFunc) consumer.Config {
 	return consumer.Config{
 		URL: b.url, Topology: b.topology, Queue: b.queue, Bind: []string{key}, Handler: h,
-		Retry: consumer.Retry{Base: 10 * time.Millisecond},
+		Retry: consumer.Retry{Base: 10 * time.Millisecond, Attempts: 5},
 	}
 }
 
