@@ -28,14 +28,14 @@ func TestNewNamesEveryFault(t *testing.T) {
 	_, err := consumer.New(consumer.Config{
 		URL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
 		Retry:        consumer.Retry{Base: -1, Factor: 0.5, Cap: -2, Jitter: 2, Attempts: -1},
-		DrainTimeout: -1, GiveUpAfter: -1, AssertEvery: -1, Middleware: []consumer.Middleware{nil},
+		DrainTimeout: -1, StartWithin: -1, AssertEvery: -1, Middleware: []consumer.Middleware{nil},
 	})
 	if !errors.Is(err, consumer.ErrConfiguration) {
 		t.Errorf("got %v, want ErrConfiguration", err)
 	}
 	for _, want := range []string{
 		"Handler is missing", "Queue is empty", "Topology is missing", "binding key", "Concurrency -1",
-		"Prefetch 65536", "Retry.Base -1ns", "Retry.Factor 0.5", "Retry.Cap -2ns", "Retry.Jitter 2", "Retry.Attempts -1", "Middleware", "DrainTimeout", "GiveUpAfter", "AssertEvery", "amqp://user:password@host",
+		"Prefetch 65536", "Retry.Base -1ns", "Retry.Factor 0.5", "Retry.Cap -2ns", "Retry.Jitter 2", "Retry.Attempts -1", "Middleware", "DrainTimeout", "StartWithin", "AssertEvery", "amqp://user:password@host",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)

@@ -132,9 +132,14 @@ type Config struct {
 	// DrainTimeout is how long handlers may go on after Run's context has
 	// ended; then their own contexts end. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
-	// GiveUpAfter ends Run with ErrUnreachable when there was no connection for
-	// so long. Defaults to never.
-	GiveUpAfter time.Duration
+	// StartWithin ends Run with ErrUnreachable when the broker cannot be reached for so
+	// long at the start. Once the consumer works, it waits as long as it takes. Defaults
+	// to never.
+	StartWithin time.Duration
+	// WaitForTopology has a first start wait for the topology, and for a Queue that it
+	// does not declare, where Run otherwise ends with ErrMissing or ErrNoQueue. Defaults
+	// to false.
+	WaitForTopology bool
 
 	// ConnectionName is shown in the management UI. Defaults to "consumer of "
 	// and the queue.
@@ -146,7 +151,7 @@ type Config struct {
 	// which finds it in its context. A message whose publisher has decided not to be
 	// traced gets none. Defaults to none, which costs nothing.
 	TracerProvider trace.TracerProvider
-	// Logger defaults to none.
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -171,7 +176,7 @@ func New(c Config) (*Consumer, error) {
 	faults := c.faults()
 	connect := func(name, about string) *broker.Conn {
 		conn, err := broker.New(broker.Config{
-			URL: c.URL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+			URL: c.URL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, StartWithin: c.StartWithin, Logger: c.Logger,
 		})
 		if err != nil {
 			faults = append(faults, err)
@@ -225,7 +230,7 @@ func (c Config) withDefaults() Config {
 		c.Observe = func(Observation) {}
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	return c
 }
@@ -273,7 +278,7 @@ func (c Config) faults() (faults []error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"DrainTimeout", c.DrainTimeout}, {"GiveUpAfter", c.GiveUpAfter}, {"AssertEvery", c.AssertEvery}} {
+	}{{"DrainTimeout", c.DrainTimeout}, {"StartWithin", c.StartWithin}, {"AssertEvery", c.AssertEvery}} {
 		if d.value < 0 {
 			fault("%s %v: must not be negative", d.name, d.value)
 		}

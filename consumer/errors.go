@@ -6,10 +6,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
-// Errors with which [Consumer.Run] ends. Trying again does not help before a
-// person has changed something.
+// Errors with which [Consumer.Run] ends before it has consumed for the first time, and
+// ErrNotDrained. Trying again does not help before a person has changed something.
 var (
-	// ErrUnreachable: no connection for Config.GiveUpAfter.
+	// ErrUnreachable: no connection for Config.StartWithin.
 	ErrUnreachable = broker.ErrUnreachable
 	// ErrConfiguration: a wrong URL, user, password or virtual host. [New]
 	// returns it too.
@@ -30,6 +30,17 @@ var (
 	ErrNotDrained = errors.New("handlers are still at work after the drain timeout; their messages return to the queue")
 )
 
-func permanent(err error) bool {
-	return broker.Permanent(err) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNoQueue) || errors.Is(err, ErrQueueDiffers)
+// ends reports whether err ends Run. Once the consumer has worked, nothing does: what
+// was there, such as a topology that was deleted, a bridge or a person may put back.
+func (c *Consumer) ends(err error) bool {
+	select {
+	case <-c.ready:
+		return false
+	default:
+	}
+	missing := errors.Is(err, ErrMissing) || errors.Is(err, ErrNoQueue)
+	if missing && c.config.WaitForTopology {
+		return false
+	}
+	return missing || broker.Permanent(err) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrQueueDiffers)
 }

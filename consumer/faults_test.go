@@ -2,7 +2,6 @@ package consumer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -129,7 +128,7 @@ func TestAHandlerOutlivesItsConnection(t *testing.T) {
 
 func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	t.Parallel()
-	for name, bind := range map[string][]string{"its own is declared again": {key}, "another's is missed": nil} {
+	for name, bind := range map[string][]string{"its own is declared again": {key}, "another's is waited for": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
@@ -143,10 +142,8 @@ func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if bind == nil {
-				if err := r.await(); !errors.Is(err, consumer.ErrNoQueue) {
-					t.Errorf("got %v, want ErrNoQueue", err)
-				}
-				return
+				r.wantFault(consumer.ErrNoQueue)
+				b.bind()
 			}
 			b.wantConsumer() // once it is there again
 			b.publish(numbered(1)...)
@@ -204,8 +201,51 @@ func TestQuarantineExchangeIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.publish(numbered(1)...)
-	if err := r.await(); !errors.Is(err, consumer.ErrMissing) {
-		t.Errorf("got %v, want ErrMissing", err)
+	eventually(t, func() error { return b.wantUnacknowledged(1) })
+	b.apply()
+	if o := r.observe(1)[0]; o.Outcome != consumer.Quarantined {
+		t.Errorf("observed %+v", o)
 	}
-	b.wantHeld(b.queue, 1)
+	b.wantHeld(b.topology.Quarantine(), 1)
+}
+
+// A broker that was reset has nothing at first. A bridge, or a person, puts the topology
+// back; the consumer, its own queue.
+func TestTopologyDeletedUnderTheConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.config(acknowledge)
+	c.URL = b.userToBeCut()
+	r := start(t, c)
+	b.wantConsumer()
+	ch := b.channel()
+	for _, exchange := range []string{b.topology.ReadyExchange(), b.topology.Quarantine()} {
+		if err := ch.ExchangeDelete(exchange, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ch.QueueDelete(b.queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	b.cutConnections(2)
+	r.wantFault(consumer.ErrMissing)
+	b.apply()
+	b.wantConsumer()
+	b.publish(numbered(1)...)
+	r.observe(1)
+	r.stop()
+}
+
+func TestFirstStartWaitsForTheTopology(t *testing.T) {
+	t.Parallel()
+	b := newBareBroker(t)
+	c := b.config(acknowledge)
+	c.WaitForTopology = true
+	r := start(t, c)
+	r.wantFault(consumer.ErrMissing)
+	b.apply()
+	b.wantConsumer()
+	b.publish(numbered(1)...)
+	r.observe(1)
+	r.stop()
 }

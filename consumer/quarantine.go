@@ -37,13 +37,9 @@ func (s *session) quarantine(d *amqp.Delivery, o *Observation) Outcome {
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
 		err := s.publish(out)
-		switch {
-		case err == nil:
+		if err == nil {
 			log.Error("quarantined a message")
 			return Quarantined
-		case permanent(err):
-			s.stop(err)
-			return Returned
 		}
 		pause := wait.NextBackOff()
 		log.Warn("cannot quarantine a message; it stays unacknowledged", "reason", err, "retry_in", pause)

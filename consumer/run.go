@@ -26,8 +26,9 @@ const (
 // no more messages, waits for the handlers at work, gives back what they have
 // not begun, and returns nil, or ErrNotDrained.
 //
-// It returns another error of this package where only a person can help. It may
-// be called once.
+// It returns another error of this package where it cannot even begin, and only a person
+// can help. Once it has consumed ([Consumer.Ready]), it waits for what is missing or
+// forbidden, says so in the log, and goes on when it can. It may be called once.
 func (c *Consumer) Run(ctx context.Context) error {
 	intake, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -87,7 +88,7 @@ type run struct {
 func (r *run) consume(ctx context.Context) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
-	wary := false
+	wary, said := false, ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := r.session(ctx, wary)
@@ -95,15 +96,19 @@ func (r *run) consume(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if permanent(err) {
+		if r.ends(err) {
 			r.stop(err)
 			return
 		}
 		if wary = time.Since(began) < steady; !wary {
 			wait.Reset()
+			said = ""
 		}
 		pause := wait.NextBackOff()
-		r.log.Warn("consuming was interrupted", "error", err, "retry_in", pause)
+		if reason := err.Error(); reason != said { // an outage of hours is one line
+			said = reason
+			r.log.Warn("consuming was interrupted; it is tried again until it works", "error", err, "retry_in", pause)
+		}
 		sleep(ctx, pause)
 	}
 }

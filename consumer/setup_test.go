@@ -87,6 +87,6 @@ func TestNoPermission(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	c := newBroker(t).config(acknowledge)
-	c.URL, c.GiveUpAfter = "amqp://guest:guest@127.0.0.1:1/", time.Millisecond
+	c.URL, c.StartWithin = "amqp://guest:guest@127.0.0.1:1/", time.Millisecond
 	wantEnd(t, c, consumer.ErrUnreachable, "127.0.0.1:1")
 }

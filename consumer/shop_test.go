@@ -86,6 +86,7 @@ func (b *broker) config(h consumer.HandlerFunc) consumer.Config {
 
 // running is a consumer at work.
 type running struct {
+	check  func() error
 	t      testing.TB
 	cancel context.CancelFunc
 	ready  <-chan struct{}
@@ -110,7 +111,7 @@ func start(t testing.TB, c consumer.Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.ready = instance.Ready()
+	r.ready, r.check = instance.Ready(), instance.Check
 	go func() {
 		defer close(r.ended)
 		r.err = instance.Run(ctx)
@@ -120,6 +121,17 @@ func start(t testing.TB, c consumer.Config) *running {
 		<-r.ended
 	})
 	return r
+}
+
+// wantFault waits until the consumer says why it does not consume.
+func (r *running) wantFault(want error) {
+	r.t.Helper()
+	eventually(r.t, func() error {
+		if err := r.check(); !errors.Is(err, want) {
+			return fmt.Errorf("the consumer says %w, want %w", err, want)
+		}
+		return nil
+	})
 }
 
 // await waits for Run's end and returns its error.

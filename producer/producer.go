@@ -37,6 +37,7 @@ const (
 	DefaultChannels       = 2
 	DefaultConnectionName = "delaybridge producer"
 	DefaultDrainTimeout   = 10 * time.Second
+	DefaultTimeout        = 30 * time.Second
 )
 
 // MaxChannels bounds Config.Channels: more do not make a connection faster.
@@ -70,6 +71,9 @@ type Config struct {
 	// ConnectionName is shown in the management UI. Defaults to
 	// DefaultConnectionName.
 	ConnectionName string
+	// Timeout bounds a call of Publish whose context has no deadline. Defaults to
+	// DefaultTimeout.
+	Timeout time.Duration
 	// GiveUpAfter ends Run when there was no connection to the broker for so
 	// long. Defaults to never.
 	GiveUpAfter time.Duration
@@ -83,7 +87,7 @@ type Config struct {
 	// message's headers, for those who meet it later. otel.GetTracerProvider() is the
 	// process's own. Defaults to none, which costs nothing.
 	TracerProvider trace.TracerProvider
-	// Logger defaults to none.
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -97,6 +101,7 @@ type Producer struct {
 	lent    sync.Pool // of *message.Message, for the Parker
 
 	began   atomic.Bool
+	running chan struct{} // closed when Run is called
 	gate    *gate
 	queue   chan *request
 	stopped chan struct{} // closed when the workers end
@@ -124,6 +129,15 @@ func New(c Config) (*Producer, error) {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
+	if c.Timeout < 0 {
+		fault("Config.Timeout is %v: must not be negative", c.Timeout)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
 	if c.ConnectionName == "" {
 		c.ConnectionName = DefaultConnectionName
 	}
@@ -138,7 +152,7 @@ func New(c Config) (*Producer, error) {
 	}
 	p := &Producer{
 		config: c, conn: conn, gate: newGate(), tracer: tracing.New(c.TracerProvider, "producer"),
-		queue: make(chan *request), stopped: make(chan struct{}),
+		queue: make(chan *request), running: make(chan struct{}), stopped: make(chan struct{}),
 		entries: map[string]*routes{"": defaultRoutes(c.Topology)},
 	}
 	for _, e := range c.Topology.Entries() {

@@ -14,11 +14,11 @@ import (
 
 func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := producer.New(producer.Config{URL: "http://h", Channels: -1, GiveUpAfter: -1, DrainTimeout: -1})
+	_, err := producer.New(producer.Config{URL: "http://h", Channels: -1, GiveUpAfter: -1, DrainTimeout: -1, Timeout: -1})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, field := range []string{"URL", "Topology", "Channels", "GiveUpAfter", "DrainTimeout"} {
+	for _, field := range []string{"URL", "Topology", "Channels", "GiveUpAfter", "DrainTimeout", "Timeout"} {
 		if !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%q does not mention %s", err, field)
 		}
@@ -220,4 +220,22 @@ func TestDrainDoesNotWaitForEver(t *testing.T) {
 	stop()
 	finish()
 	<-published
+}
+
+func TestPublishHasADeadline(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t, producer.Config{Timeout: soon})
+	defer run(t, p)()
+	_, err := p.Publish(context.WithoutCancel(t.Context()), message.Message{ID: "m", RoutingKey: "k"}, message.After(time.Minute))
+	if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want ErrNotSent and DeadlineExceeded", err)
+	}
+}
+
+func TestRunWasNotCalled(t *testing.T) {
+	t.Parallel()
+	_, err := newProducer(t, producer.Config{}).Publish(t.Context(), message.Message{ID: "m", RoutingKey: "k"}, message.After(time.Minute))
+	if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, producer.ErrNotRunning) {
+		t.Errorf("got %v, want ErrNotSent and ErrNotRunning", err)
+	}
 }

@@ -34,7 +34,7 @@ type Receipt struct {
 
 // Publish sends m, to be delivered when w says, and returns once a server has
 // it. While there is no connection, or the broker blocks publishers, it waits
-// as long as ctx allows. Headers x-delay and x-deliver-at are left out: w counts.
+// as long as ctx allows, or Config.Timeout where ctx has no deadline. Headers x-delay and x-deliver-at are left out: w counts.
 // A message of an entry beside the default one that takes a tier gets x-delay.
 //
 // The error wraps ErrInvalid, ErrConflict, ErrNotSent, ErrRefused, ErrUnroutable or
@@ -42,6 +42,11 @@ type Receipt struct {
 // may it still be on its way out: leave its body and headers alone.
 func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
 	now := time.Now()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, now.Add(p.config.Timeout))
+		defer cancel()
+	}
 	receipt, err := p.publish(ctx, m, w, now)
 	if p.config.Observe != nil {
 		p.config.Observe(Observation{Message: m, Receipt: receipt, Err: err, Took: time.Since(now)})

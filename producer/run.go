@@ -23,6 +23,7 @@ func (p *Producer) Run(ctx context.Context) error {
 	if !p.began.CompareAndSwap(false, true) {
 		return errRanBefore
 	}
+	close(p.running)
 	// The connection outlives ctx, for the answers to what was published.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
+
+// runGrace is how long Publish waits for a call of Run.
+const runGrace = 2 * time.Second
 
 // request is one message on its way through a worker. It is used again and
 // again, for the same route.
@@ -72,10 +76,30 @@ func (p *Producer) awaitConnection(ctx context.Context) error {
 	if p.conn.IsReady() {
 		return nil
 	}
+	if err := p.awaitRun(ctx); err != nil {
+		return err
+	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.gate.open, func() { cancel(context.Cause(p.gate.open)) })()
 	return p.conn.Ready(waiting)
+}
+
+// awaitRun returns ErrNotRunning where Run was not called. It allows for a goroutine that
+// is about to call it.
+func (p *Producer) awaitRun(ctx context.Context) error {
+	select {
+	case <-p.running:
+		return nil
+	case <-ctx.Done():
+	case <-time.After(runGrace):
+	}
+	select {
+	case <-p.running:
+		return nil
+	default:
+		return ErrNotRunning
+	}
 }
 
 // work publishes over one channel until the producer has stopped. What it has

@@ -117,7 +117,7 @@ type Config struct {
 	// sampled, and of no other: one when it is parked out of the inbox, and one when it
 	// is promoted. Defaults to none, which costs nothing.
 	TracerProvider trace.TracerProvider
-	// Logger defaults to none.
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -144,6 +144,10 @@ type Bridge struct {
 
 	phase atomic.Int32 // phaseNew and so on
 	heard atomic.Int64 // when Redis has last answered, Unix ns
+
+	worked      atomic.Bool // whether the inbox was ever consumed
+	interrupted string      // why it is not, or empty; the intake's own
+
 	taken takenIn
 }
 
@@ -184,7 +188,7 @@ func New(c Config) (*Bridge, error) {
 		c.Observe = func(Step, string, message.Path) {}
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
@@ -226,9 +230,11 @@ func (b *Bridge) connection(purpose, about string, connected func()) (*broker.Co
 func (b *Bridge) ID() string { return b.id }
 
 // Run promotes until ctx ends, then finishes what it has claimed, gives its
-// shards up and returns nil. Faults that may pass never end it; it returns an
-// error where trying again cannot help: ErrConfiguration, a missing permission,
-// or an exchange or queue that does not exist and that it may not create.
+// shards up and returns nil. It returns an error where it cannot even begin, and only a
+// person can help: ErrConfiguration, a missing permission, or an exchange or queue that
+// does not exist and that it may not create. Once it has consumed the inbox it waits for
+// what is missing or forbidden, says so in the log, and goes on when it can; it ends when
+// Redis belongs to another installation.
 func (b *Bridge) Run(ctx context.Context) error {
 	b.phase.Store(phaseRunning)
 	defer b.phase.Store(phaseEnded)
@@ -286,6 +292,11 @@ func (b *Bridge) Run(ctx context.Context) error {
 		err = lost
 	}
 	return err
+}
+
+// ends reports whether err ends Run: nothing does once the bridge has worked.
+func (b *Bridge) ends(err error) bool {
+	return !b.worked.Load() && (errors.Is(err, ErrConfiguration) || broker.Permanent(err) && !errors.Is(err, broker.ErrMissing))
 }
 
 // awaitRedis returns once Redis answers and holds the topology's layout.

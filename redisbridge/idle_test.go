@@ -30,8 +30,18 @@ func TestIdleBridgeIsQuiet(t *testing.T) {
 		}
 		return n
 	}
-	time.Sleep(3 * time.Second) // until the connections are made and the shards divided
+	// The connections are made and the shards divided once there are two silent seconds.
 	before := commands()
+	for deadline := time.Now().Add(patience); ; {
+		time.Sleep(2 * time.Second)
+		now := commands()
+		if now == before {
+			break
+		}
+		if before = now; time.Now().After(deadline) {
+			t.Fatal("the bridge never came to rest")
+		}
+	}
 	const watched = 20 * time.Second
 	time.Sleep(watched) // the silence under test
 	if n := commands() - before; float64(n)/watched.Seconds() >= 1 {

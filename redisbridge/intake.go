@@ -54,11 +54,14 @@ func (b *Bridge) intake(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case broker.Permanent(err) && !errors.Is(err, broker.ErrMissing):
+		case b.ends(err):
 			return err
 		}
 		b.repairs.consider(err)
-		b.log.Warn("intake interrupted", "error", err, "wary", wary)
+		if text := err.Error(); text != b.interrupted { // an outage of hours is one line
+			b.interrupted = text
+			b.log.Warn("intake interrupted; it is tried again until it works", "error", err, "wary", wary)
+		}
 		pause(ctx, retryPause)
 	}
 	return nil
@@ -109,6 +112,11 @@ func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Publisher, wary
 	deliveries, err := ch.Consume(b.config.Topology.Inbox(), tag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
+	}
+	b.worked.Store(true)
+	if b.interrupted != "" {
+		b.interrupted = ""
+		b.log.Info("intake works again")
 	}
 	watched, done := context.WithCancel(ctx)
 	defer done()

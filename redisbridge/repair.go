@@ -53,8 +53,8 @@ func (r *repairs) consider(err error) {
 	}
 }
 
-// run repairs until ctx ends. It returns an error when a worker has met what is
-// missing and this user may not create.
+// run repairs until ctx ends. It returns an error when a worker of a bridge that has
+// never worked has met what is missing and this user may not create.
 func (r *repairs) run(ctx context.Context) error {
 	for {
 		timer := time.NewTimer(r.b.config.RepairEvery)
@@ -95,7 +95,7 @@ func (r *repairs) repair(ctx context.Context) error {
 	}
 	r.verdict.judge(err)
 	_, r.denied = errors.AsType[*topology.PermissionError](err)
-	if cause != nil && r.denied && errors.Is(err, topology.ErrIncomplete) {
+	if cause != nil && r.denied && !r.b.worked.Load() && errors.Is(err, topology.ErrIncomplete) {
 		return fmt.Errorf("%w; or let the bridge put it in place: %w", cause, err)
 	}
 	r.say(ctx, err)

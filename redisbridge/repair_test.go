@@ -192,7 +192,7 @@ func TestOtherArgumentsAreReportedOnce(t *testing.T) {
 }
 
 // A bridge whose user may not configure says what it lacks, once, goes round a
-// deleted lane, and ends over a missing inbox with the remedy.
+// deleted lane, and waits for a deleted inbox, with the remedy in its log.
 func TestUserWhoMayNotConfigure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
@@ -222,15 +222,39 @@ func TestUserWhoMayNotConfigure(t *testing.T) {
 		t.Errorf("the missing permission was logged %d times, want once", n)
 	}
 	b.delete(t, "/api/queues/"+b.VHost+"/"+b.topology.Inbox())
-	select {
-	case err := <-ended:
-		if !errors.Is(err, broker.ErrMissing) || !strings.Contains(err.Error(), "delaybridge topology apply") {
-			t.Errorf("the bridge ended with %v, want ErrMissing and the remedy", err)
+	for deadline := time.Now().Add(patience); log.count("intake interrupted") == 0 || log.count("delaybridge topology apply") == 0; pauseShortly() {
+		if time.Now().After(deadline) {
+			t.Fatal("the log does not say that the inbox is missing, and what to do")
 		}
-	case <-time.After(patience):
-		t.Errorf("the bridge goes on without an inbox")
-		cancel()
-		<-ended
+	}
+	if _, err := b.topology.Apply(t.Context(), b.dial(t)); err != nil {
+		t.Fatal(err)
+	}
+	b.publishEntry(t, amqp.Publishing{
+		MessageId: "n", DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(1300)},
+	})
+	if got := b.arrivals.await(t, 2, patience)["n"]; len(got) != 1 {
+		t.Errorf("n arrived %d times after the inbox was back, want once", len(got))
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the bridge ended with %v", err)
+	}
+}
+
+// At its first start such a bridge ends over a missing inbox, with the remedy.
+func TestFirstStartWithoutTopologyAndPermission(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.delete(t, "/api/queues/"+b.VHost+"/"+b.topology.Inbox())
+	bridge, err := redisbridge.New(redisbridge.Config{Client: b.client, AMQPURL: b.userWithoutConfigure(t), Topology: b.topology})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := bridge.Run(ctx); !errors.Is(err, broker.ErrMissing) || !strings.Contains(err.Error(), "delaybridge topology apply") {
+		t.Errorf("the bridge ended with %v, want ErrMissing and the remedy", err)
 	}
 }
 

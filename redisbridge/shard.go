@@ -2,7 +2,6 @@ package redisbridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -120,7 +119,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 			healthy = true
 			wait.Reset()
 			s.sleep(ctx, sleep)
-		case errors.Is(err, ErrConfiguration), broker.Permanent(err) && !errors.Is(err, broker.ErrMissing):
+		case s.b.ends(err):
 			return err
 		default:
 			s.health.end(err)

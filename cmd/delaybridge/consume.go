@@ -49,6 +49,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
 	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages to have in hand (default: %d, or with --count the concurrency)", consumer.DefaultPrefetch))
+	flags.BoolVar(&c.WaitForTopology, "wait-for-topology", false, "wait for the topology, and for a queue that is not declared here, where otherwise a first start fails")
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
 	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
 	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.DefaultAttempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.DefaultHeldAttempts))
@@ -70,7 +71,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		defer stop()
 		p := &consumePrinter{out: a.out, format: *format, count: count, stop: stop, closed: map[string]orders.Outcome{}}
 		c.URL, c.Topology = settings.amqpURL, settings.topology
-		c.GiveUpAfter, c.Logger = settings.connectTimeout, a.logger(settings)
+		c.StartWithin, c.Logger = settings.connectTimeout, a.logger(settings)
 		c.Observe = p.observe
 		provider, flush, err := a.openTraces(ctx, "consume", c.Logger)
 		if err != nil {

@@ -16,10 +16,10 @@ type Forgetter interface {
 
 // Sweep forgets marks older than keep, at once and then every so often, until ctx
 // ends. Any number of processes may do so. What goes wrong is logged, and tried
-// again the next time; a nil logger discards.
+// again the next time; a nil logger is slog.Default().
 func Sweep(ctx context.Context, l Forgetter, keep, every time.Duration, log *slog.Logger) {
 	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+		log = slog.Default()
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -86,8 +86,10 @@ func New(c Config) (*Conn, error) {
 
 // Run connects, and connects again with backoff whenever the connection is
 // lost, until ctx ends; then it closes the connection and returns nil. It
-// returns an error only where trying again cannot help (ErrConfiguration), or
-// has not helped for Config.GiveUpAfter or StartWithin (ErrUnreachable).
+// returns an error only where the first connection cannot be made (ErrConfiguration),
+// or where trying has not helped for Config.GiveUpAfter or StartWithin
+// (ErrUnreachable). What was right once, such as a virtual host that was deleted, a
+// person may put back.
 func (c *Conn) Run(ctx context.Context) error {
 	err := c.supervise(ctx)
 	ended := err
@@ -102,14 +104,16 @@ func (c *Conn) supervise(ctx context.Context) error {
 	log := c.config.Logger.With("connection", c.config.Name, "url", Redact(c.config.URL))
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
-	lost, patience := time.Now(), c.config.GiveUpAfter
+	lost, patience, connected := time.Now(), c.config.GiveUpAfter, false
 	if c.config.StartWithin > 0 {
 		patience = c.config.StartWithin
 	}
+	said := ""
 	for ctx.Err() == nil {
 		conn, err := c.dial(ctx)
 		if err == nil {
 			wait.Reset()
+			connected, said = true, ""
 			log.Info("connected to RabbitMQ")
 			err = c.serve(ctx, conn)
 			lost, patience = time.Now(), c.config.GiveUpAfter
@@ -117,13 +121,16 @@ func (c *Conn) supervise(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrConfiguration):
+		case errors.Is(err, ErrConfiguration) && !connected:
 			return err
 		case patience > 0 && time.Since(lost) >= patience:
 			return fmt.Errorf("%w at %s for %v: %w; is it running, and is the address right?", ErrUnreachable, Redact(c.config.URL), patience, err)
 		}
 		pause := wait.NextBackOff()
-		log.Warn("no connection to RabbitMQ", "error", err, "retry_in", pause)
+		if text := err.Error(); text != said { // an outage of hours is one line
+			said = text
+			log.Warn("no connection to RabbitMQ; it is tried again until there is one", "error", err, "retry_in", pause)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

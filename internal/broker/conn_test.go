@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -74,6 +75,66 @@ func TestConnectionClosedByAnOperatorComesBack(t *testing.T) {
 	if err := l.await(t)["at the end"]; err != nil {
 		t.Errorf("after the connection came back: %v", err)
 	}
+}
+
+// A virtual host that does not exist fails the first connection alone: one that is
+// deleted may be made anew.
+func TestVirtualHostMadeAnew(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	refused := make(chan struct{}, 1)
+	conn, err := broker.New(broker.Config{URL: env.AMQPURL, Name: t.Name(), Logger: slog.New(tell{slog.DiscardHandler, "create the virtual host", refused})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(ctx) }()
+	if err := conn.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	env.Manage(t, http.MethodDelete, "/api/vhosts/"+env.VHost, "")
+	select {
+	case <-refused:
+	case err := <-ended:
+		t.Fatalf("Run ended: %v", err)
+	case <-ctx.Done():
+		t.Fatal("the log does not say what to do about the virtual host")
+	}
+	env.Manage(t, http.MethodPut, "/api/vhosts/"+env.VHost, "{}")
+	env.Manage(t, http.MethodPut, "/api/permissions/"+env.VHost+"/guest", `{"configure":".*","write":".*","read":".*"}`)
+	if err := conn.Ready(ctx); err != nil {
+		t.Errorf("after the virtual host was made anew: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run ended: %v", err)
+	}
+}
+
+// tell is a handler that tells of an error with that text.
+type tell struct {
+	slog.Handler
+	text string
+	told chan struct{}
+}
+
+func (tell) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h tell) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h tell) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" && strings.Contains(a.Value.String(), h.text) {
+			select {
+			case h.told <- struct{}{}:
+			default:
+			}
+		}
+		return true
+	})
+	return nil
 }
 
 func TestFrozenBroker(t *testing.T) {
