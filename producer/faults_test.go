@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,16 +121,24 @@ func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
 	if _, err := server.Control(t.Context(), "set_vm_memory_high_watermark", "0.000001"); err != nil {
 		t.Fatal(err)
 	}
+	// The broker tells those who publish, and answers for what they have published only when
+	// it has memory again.
+	alone, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	_, err := p.Publish(alone, order("first"), message.When{})
+	cancel()
+	if !errors.Is(err, producer.ErrUnconfirmed) || !strings.Contains(err.Error(), "blocked") || !strings.Contains(err.Error(), "low on memory") {
+		t.Errorf("published before the broker said that it is short of memory: got %v, want ErrUnconfirmed, and that it is blocked", err)
+	}
 	l := startLoad(t, p)
 	// The broker tells those who publish; from then on nothing is sent.
-	var err error
+	err = nil
 	for deadline := time.Now().Add(patience); !errors.Is(err, producer.ErrNotSent) && time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		_, err = p.Publish(ctx, order("during"), message.When{})
 		cancel()
 	}
-	if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while the broker is short of memory: got %v, want ErrNotSent", err)
+	if !errors.Is(err, producer.ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "low on memory") {
+		t.Errorf("while the broker is short of memory: got %v, want ErrNotSent, and why", err)
 	}
 	t.Log(err)
 	if _, err := server.Control(t.Context(), "set_vm_memory_high_watermark", "0.4"); err != nil {

@@ -67,6 +67,9 @@ func (p *Producer) deliver(ctx context.Context, r *request) error {
 		return err
 	case <-ctx.Done():
 		// The request is left to whoever answers.
+		if blocked := p.conn.Blocked(); blocked != nil {
+			return fmt.Errorf("%w: no answer yet: %w: %w", ErrUnconfirmed, blocked, ctx.Err())
+		}
 		return fmt.Errorf("%w: no answer yet: %w", ErrUnconfirmed, ctx.Err())
 	}
 }

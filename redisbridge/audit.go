@@ -63,9 +63,9 @@ func (p *Park) auditShard(ctx context.Context, k shardKeys) ([]string, error) {
 	}
 	for key, r := range a.records {
 		switch {
+		case a.kept[key]: // done with, even if it is cut off
 		case !r.whole():
 			a.fault("message %q: its record is cut off", idOf(key))
-		case a.kept[key]:
 		case r.state() == stateWaiting && !a.scheduled[key]:
 			a.fault("message %q waits, but is neither scheduled nor claimed nor kept: it would never be delivered", idOf(key))
 		case r.state() != stateWaiting:

@@ -32,6 +32,10 @@ const (
 	ConditionPolicy Condition = "policy"
 	// ConditionUnconfirmed: the broker does not answer for a message that was published.
 	ConditionUnconfirmed Condition = "unconfirmed"
+	// ConditionUnfit: the broker accepts a message neither where it belongs nor in
+	// quarantine, since it is too large, say. It stays in Redis, and is tried every hour. The
+	// condition lasts until the broker has it, or for two hours after the last try.
+	ConditionUnfit Condition = "unfit"
 )
 
 // Conditions returns all that a bridge may see.
@@ -96,6 +100,10 @@ func conditionTable() []conditionEntry {
 		{
 			ConditionUnconfirmed, slog.LevelError, "RabbitMQ does not confirm what was published", "RabbitMQ confirms what is published again",
 			"RabbitMQ does not confirm what was published", "has each queue a majority? 'rabbitmq-diagnostics cluster_status'", unconfirmedAfter,
+		},
+		{
+			ConditionUnfit, slog.LevelError, "RabbitMQ does not accept a message: it stays in Redis", "RabbitMQ accepts the messages that stayed in Redis",
+			"RabbitMQ does not accept a message, which stays in Redis", "raise max_message_size or frame_max, then reschedule the message; or cancel it", 2 * unfitPause,
 		},
 	}
 }

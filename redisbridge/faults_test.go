@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -231,6 +232,31 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 	}
 }
 
+// A record that is cut off, wherever, goes to quarantine and holds up none.
+func TestRecordCutOffHoldsUpNone(t *testing.T) {
+	t.Parallel()
+	for _, left := range []int{0, 5, 13, 14, 20, 22, 25} {
+		t.Run(fmt.Sprint(left), func(t *testing.T) {
+			t.Parallel()
+			c := short()
+			c.Shards = 1
+			b := newBench(t, c)
+			b.parkOne(t, "cut", message.After(700*time.Millisecond))
+			key := redisbridge.EnvelopesOf(b.topology, "cut")
+			stored := b.client.HGet(t.Context(), key, "cut").Val()
+			if err := b.client.HSet(t.Context(), key, "cut", stored[:left]).Err(); err != nil {
+				t.Fatal(err)
+			}
+			b.parkOne(t, "healthy", message.After(800*time.Millisecond))
+			b.run(t, nil)
+			b.arrivals.await(t, 1, patience)
+			if d := b.awaitIn(t, b.topology.Quarantine()); d.MessageId != "cut" || d.Headers[message.HeaderError] == nil {
+				t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
+			}
+		})
+	}
+}
+
 // awaitIn gets one message from a queue.
 func (b *bench) awaitIn(t *testing.T, queue string) amqp.Delivery {
 	t.Helper()
@@ -258,20 +284,12 @@ func TestObjectionThatPasses(t *testing.T) {
 	env.AMQPURL = rabbit.AMQPURL()
 	b := newBenchAt(t, short(), env)
 	b.arrivals = b.keepListening(t)
-	limit := func(bytes string) string {
-		before, err := rabbit.Control(t.Context(), "eval", "{ok, M} = application:get_env(rabbit, max_message_size), "+
-			"application:set_env(rabbit, max_message_size, "+bytes+"), persistent_term:put(max_message_size, "+bytes+"), M.") // of 3.x, and of 4.x
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(before)
-	}
-	usual := limit("1000")
+	usual := limitMessages(t, rabbit, "1000")
 	log := newLogCapture()
 	b.run(t, func(c *redisbridge.Config) { c.Logger = log.logger() })
 	due := b.parkThis(t, &message.Message{ID: "large", RoutingKey: "order.unpaid", Body: make([]byte, 2000)}, message.After(time.Second))
 	log.await(t, "the broker closes the channel over a message")
-	limit(usual)
+	limitMessages(t, rabbit, usual)
 	taken := time.Now()
 	got := b.arrivals.await(t, 1, patience)["large"][0]
 	if late := got.at.Sub(taken); got.at.Before(due) || late > brokenPause/2 {
@@ -280,6 +298,83 @@ func TestObjectionThatPasses(t *testing.T) {
 	if n := log.count("the broker closes the channel over a message"); n > 8 {
 		t.Errorf("the broker was given the message %d times while it did not take it", n)
 	}
+}
+
+// What the broker will never accept is tried a few times, and then goes to quarantine with
+// the reason. Its shard's other messages are delivered.
+func TestNeverAcceptedGoesToQuarantine(t *testing.T) {
+	t.Parallel()
+	c := short()
+	c.Shards = 1
+	b := newBench(t, c)
+	log := newLogCapture()
+	b.run(t, func(c *redisbridge.Config) { c.Logger = log.logger() })
+	b.parkThis(t, &message.Message{ID: "bad", RoutingKey: "order.unpaid", Headers: amqp.Table{"CC": "no array"}}, message.After(time.Second))
+	log.await(t, "the broker closes the channel over a message")
+	for i := range 20 {
+		b.parkOne(t, fmt.Sprint("good-", i), message.After(time.Second))
+	}
+	b.arrivals.await(t, 20, patience)
+	until(t, "the broker was given the message for the last time", func() bool { return log.count("the broker closes the channel over a message") == 5 })
+	d := b.awaitIn(t, b.topology.Quarantine())
+	if d.MessageId != "bad" || !strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), "PRECONDITION_FAILED") {
+		t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
+	}
+	if n := log.count("the broker closes the channel over a message"); n != 5 {
+		t.Errorf("the broker was given the message %d times, want 5", n)
+	}
+	until(t, "Redis has done with it", func() bool {
+		held, err := redisbridge.Holds(t.Context(), b.client, b.topology, "bad")
+		return err == nil && !held
+	})
+}
+
+// What quarantine does not accept either stays in Redis, and whoever raises the limit can have
+// it tried again.
+func TestTooLargeForQuarantineStaysInRedis(t *testing.T) {
+	t.Parallel()
+	rabbit, env := servertest.RabbitMQForTest(t), servertest.ForTest(t)
+	env.AMQPURL = rabbit.AMQPURL()
+	c := short()
+	c.Shards = 1
+	b := newBenchAt(t, c, env)
+	b.arrivals = b.keepListening(t)
+	usual := limitMessages(t, rabbit, "1000")
+	log := newLogCapture()
+	b.run(t, func(c *redisbridge.Config) { c.Logger = log.logger() })
+	b.parkThis(t, &message.Message{ID: "large", RoutingKey: "order.unpaid", Body: make([]byte, 2000)}, message.After(time.Second))
+	for deadline := time.Now().Add(3 * patience); log.count("RabbitMQ does not accept a message") == 0; pauseShortly() { // after half a minute of tries
+		if time.Now().After(deadline) {
+			t.Fatalf("the broker is still given the message:\n%s", log.all())
+		}
+	}
+	if r := b.awaitCondition(t, redisbridge.ConditionUnfit); !strings.Contains(r.Detail, "large") || !strings.Contains(r.Detail, "PRECONDITION_FAILED") {
+		t.Errorf("reported as %q", r.Detail)
+	}
+	if n := log.count("the broker closes the channel over a message"); n != 6 {
+		t.Errorf("the broker was given the message %d times, want 5, and once for quarantine", n)
+	}
+	b.parkOne(t, "small", message.After(time.Second))
+	b.arrivals.await(t, 1, patience)
+	limitMessages(t, rabbit, usual)
+	if change, err := b.park.Reschedule(t.Context(), "large", message.After(time.Second)); err != nil {
+		t.Fatal(change, err)
+	}
+	if got := b.arrivals.await(t, 2, patience)["large"]; len(got) != 1 || len(got[0].Body) != 2000 {
+		t.Errorf("arrived: %v", got)
+	}
+	b.awaitOver(t, redisbridge.ConditionUnfit)
+}
+
+// limitMessages sets the broker's max_message_size and returns what it was.
+func limitMessages(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (before string) {
+	t.Helper()
+	before, err := rabbit.Control(t.Context(), "eval", "{ok, M} = application:get_env(rabbit, max_message_size), "+
+		"application:set_env(rabbit, max_message_size, "+bytes+"), persistent_term:put(max_message_size, "+bytes+"), M.") // of 3.x, and of 4.x
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(before)
 }
 
 // keepListening is listen for brokers that come and go: it connects again, and then what it

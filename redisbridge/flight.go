@@ -133,7 +133,9 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			case o.err == nil:
 				done = append(done, o)
-				s.objections.forget(o.id)
+				if s.objections.forget(o.key) {
+					s.b.conditions.end(ConditionUnfit)
+				}
 				s.b.config.Observe(StepConfirmed, o.id, o.path)
 			case o.refused():
 				s.b.repairs.consider(o.err)

@@ -10,30 +10,79 @@ import (
 // broker that has trouble of its own, such as while it starts, may do so over any.
 type objections struct {
 	mu sync.Mutex
-	of map[string]int
+	of map[string]objection // by record key
 }
 
-func newObjections() *objections { return &objections{of: map[string]int{}} }
-
-// pause counts one more, and returns how long the message waits now: refusedPause at first,
-// then twice as long each time, up to brokenPause.
-func (o *objections) pause(id string) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, known := o.of[id]; !known && len(o.of) >= claimMost {
-		clear(o.of) // they only begin again with short pauses
-	}
-	d := refusedPause
-	for range o.of[id] {
-		d = min(2*d, brokenPause)
-	}
-	o.of[id]++
-	return d
+type objection struct {
+	pauses int   // so far
+	unfit  int   // how many of these were over the message itself
+	last   error // the last one of those
 }
 
-// forget ends the row: the broker has the message.
-func (o *objections) forget(id string) {
+const (
+	// objectionsKept bounds the messages that are counted. Of those that are forgotten
+	// the count begins again.
+	objectionsKept = 1 << 14
+	// triesBeforeQuarantine is how often the broker is given a message before that goes to
+	// quarantine instead: half a minute, with the pauses between.
+	triesBeforeQuarantine = 5
+)
+
+func newObjections() *objections { return &objections{of: map[string]objection{}} }
+
+// count counts one more, and returns how long the message waits now: refusedPause at first,
+// then twice as long each time, up to brokenPause, or unfitPause where the broker objects to
+// the message itself. It waits in Redis; held says that quarantine has not taken it either.
+func (o *objections) count(key string, err error, unfit bool) (pause time.Duration, held bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.of, id)
+	one, known := o.of[key]
+	for other := range o.of {
+		if known || len(o.of) < objectionsKept {
+			break
+		}
+		delete(o.of, other)
+	}
+	most := brokenPause
+	if unfit {
+		most = unfitPause
+		one.unfit++
+		one.last = err
+	}
+	pause = refusedPause
+	for range one.pauses {
+		pause = min(2*pause, most)
+	}
+	one.pauses++
+	o.of[key] = one
+	return pause, one.unfit > triesBeforeQuarantine
+}
+
+// givenUp returns why a message is to go to quarantine now, or nil. Where quarantine does not
+// take it either, the message is tried as usual from then on: someone may have raised a limit.
+func (o *objections) givenUp(key string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if one := o.of[key]; one.unfit == triesBeforeQuarantine {
+		return one.last
+	}
+	return nil
+}
+
+// forget ends the row: the broker has the message. It reports whether no message is held
+// any more that was.
+func (o *objections) forget(key string) (last bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	held := o.of[key].unfit > triesBeforeQuarantine
+	delete(o.of, key)
+	if !held {
+		return false
+	}
+	for _, one := range o.of {
+		if one.unfit > triesBeforeQuarantine {
+			return false
+		}
+	}
+	return true
 }

@@ -3,6 +3,7 @@ package redisbridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -37,6 +38,10 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		headers = amqp.Table{}
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
+	if reason := s.objections.givenUp(m.key); reason != nil {
+		p, waits = plan{}, false
+		out, path = quarantined(s.b.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
+	}
 	switch there, waited, err := s.expectReady(ctx, out); {
 	case err != nil:
 		return err
@@ -60,9 +65,12 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		case o.refused():
 			o.promoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
-			wait := s.objections.pause(m.id)
+			wait, held := s.objections.count(m.key, err, broker.Unfit(err))
 			o.promoteAt = now + wait.Milliseconds()
 			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "in", wait, "error", err)
+			if held {
+				s.b.conditions.begin(ConditionUnfit, fmt.Sprintf("message %q: %v", m.id, err), "id", m.id)
+			}
 		}
 		s.flight.land(o)
 	}

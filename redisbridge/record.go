@@ -75,6 +75,19 @@ func (r record) whole() bool {
 	return len(r) >= recordHeader && (r.stamp()&hasPublished == 0 || len(r) >= recordMaxHead)
 }
 
+// mended returns r, or where it is cut off, r with zeros for what is missing. That has no
+// envelope, and so goes to quarantine. Without a whole stamp nothing can be read of it, as
+// in lua/claim.lua.
+func (r record) mended() record {
+	switch {
+	case r.whole():
+		return r
+	case len(r) < digestAt:
+		return record(make([]byte, recordHeader))
+	}
+	return r + record(make([]byte, recordMaxHead-min(recordMaxHead, len(r))))
+}
+
 // due, and parkedAt, or when the message was planned anew or came to its end, in Unix ms.
 func (r record) due() int64      { return unix48(string(r)) }
 func (r record) parkedAt() int64 { return unix48(string(r[6:])) }

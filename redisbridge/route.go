@@ -57,10 +57,7 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
 	decoded, err := message.DecodeEnvelope(m.envelope(), m.id)
 	if err != nil {
-		return broker.Outgoing{
-			Exchange: t.Quarantine(), RoutingKey: m.id, Mandatory: true,
-			Publishing: message.Undecodable(m.id, []byte(m.record), err),
-		}, message.PathQuarantine
+		return quarantined(t, m, err)
 	}
 	journey := message.Journey{
 		Published: instantOf(m.published()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady, Version: m.version(),
@@ -82,4 +79,13 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Ta
 		out.Publishing.Expiration = message.ExpirationMS(p.left)
 	}
 	return out, journey.Path
+}
+
+// quarantined is a message that cannot go where it belongs, as it is stored: what is wrong
+// with its headers does no harm there.
+func quarantined(t *topology.Topology, m parked, reason error) (broker.Outgoing, message.Path) {
+	return broker.Outgoing{
+		Exchange: t.Quarantine(), RoutingKey: m.id, Mandatory: true,
+		Publishing: message.Undecodable(m.id, []byte(m.record), reason),
+	}, message.PathQuarantine
 }

@@ -33,9 +33,11 @@ const (
 	// stay so only if the broker has little of each in hand.
 	window = 64
 	// refusedPause is how long a message waits that a queue has refused, and
-	// brokenPause, at most, one over which the broker has closed the channel.
+	// brokenPause, at most, one over which the broker has closed the channel;
+	// unfitPause, where it objects to the message itself.
 	refusedPause = time.Second
 	brokenPause  = time.Minute
+	unfitPause   = time.Hour
 )
 
 // shard promotes the messages of one shard while this bridge owns it. One

@@ -58,8 +58,9 @@ type Conn struct {
 	changed chan struct{} // closed and replaced whenever a field below changes
 	conn    *amqp.Connection
 	blocked bool
-	ended   error // why Run has ended
-	made    int   // connections
+	reason  string // why blocked, as the broker says
+	ended   error  // why Run has ended
+	made    int    // connections
 	since   time.Time
 }
 
@@ -208,7 +209,7 @@ func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
 				continue
 			}
 			c.config.Logger.Warn("RabbitMQ's flow control changed", "connection", c.config.Name, "blocked", b.Active, "reason", b.Reason)
-			c.update(func() { c.blocked = b.Active })
+			c.update(func() { c.blocked, c.reason = b.Active, b.Reason })
 		}
 	}
 }
@@ -270,12 +271,32 @@ func (c *Conn) IsReady() bool {
 	return c.usable()
 }
 
+// Blocked says that the broker has blocked publishers, and why, or nil. It then answers for
+// nothing that is published, either.
+func (c *Conn) Blocked() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blockade()
+}
+
+func (c *Conn) blockade() error {
+	switch {
+	case !c.blocked:
+		return nil
+	case c.reason == "":
+		return errBlocked
+	}
+	return fmt.Errorf("%w: %s", errBlocked, c.reason)
+}
+
+var errBlocked = errors.New("the broker has blocked publishers, for lack of memory or disk (connection.blocked)")
+
 func (c *Conn) usable() bool { return c.conn != nil && !c.blocked }
 
 func (c *Conn) await(ctx context.Context, ready func() bool) (*amqp.Connection, error) {
 	for {
 		c.mu.Lock()
-		conn, changed, ended, blocked, ok := c.conn, c.changed, c.ended, c.blocked, ready()
+		conn, changed, ended, blocked, ok := c.conn, c.changed, c.ended, c.blockade(), ready()
 		c.mu.Unlock()
 		switch {
 		case ok:
@@ -286,8 +307,8 @@ func (c *Conn) await(ctx context.Context, ready func() bool) (*amqp.Connection, 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			if blocked {
-				return nil, fmt.Errorf("the broker is short of memory or disk and blocks publishers (connection.blocked): %w", context.Cause(ctx))
+			if blocked != nil {
+				return nil, fmt.Errorf("%w: %w", blocked, context.Cause(ctx))
 			}
 			return nil, fmt.Errorf("waiting for RabbitMQ at %s: %w", Redact(c.config.URL), context.Cause(ctx))
 		}

@@ -104,3 +104,10 @@ func Objected(err error) bool {
 	var closed *amqp.Error
 	return errors.As(err, &closed) && closed.Server && closed.Code != amqp.ConnectionForced && !Permanent(err)
 }
+
+// Unfit reports whether the broker closed a channel or connection over the message itself,
+// such as its size, rather than over what it is to go through.
+func Unfit(err error) bool {
+	var closed *amqp.Error
+	return Objected(err) && errors.As(err, &closed) && (closed.Code == amqp.PreconditionFailed || closed.Code == amqp.FrameError)
+}

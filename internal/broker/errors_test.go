@@ -19,17 +19,20 @@ func TestClassify(t *testing.T) {
 		want      error // nil: as it was
 		permanent bool
 		objected  bool
+		unfit     bool
 	}{
-		"no exchange":           {closed(404, "NOT_FOUND - no exchange 'x' in vhost '/'"), broker.ErrMissing, true, false},
-		"no queue":              {closed(404, "NOT_FOUND - no queue 'q' in vhost '/'"), broker.ErrMissing, true, false},
-		"queue's node is down":  {closed(404, "NOT_FOUND - home node 'a@b' of durable queue 'q' is down or inaccessible"), nil, false, true},
-		"no permission":         {closed(403, "ACCESS_REFUSED - write access to exchange 'x' refused for user 'u'"), broker.ErrForbidden, true, false},
-		"exclusively consumed":  {closed(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"), nil, false, true},
-		"message too large":     {closed(406, "PRECONDITION_FAILED - message size 20 is larger than max size 10"), nil, false, true},
-		"shutdown":              {closed(320, "CONNECTION_FORCED - broker forced connection closure"), nil, false, false},
-		"closed by this client": {&amqp.Error{Code: 404, Reason: "NOT_FOUND - no exchange"}, nil, false, false},
-		"network":               {io.ErrUnexpectedEOF, nil, false, false},
-		"nothing":               {nil, nil, false, false},
+		"no exchange":           {closed(404, "NOT_FOUND - no exchange 'x' in vhost '/'"), broker.ErrMissing, true, false, false},
+		"no queue":              {closed(404, "NOT_FOUND - no queue 'q' in vhost '/'"), broker.ErrMissing, true, false, false},
+		"queue's node is down":  {closed(404, "NOT_FOUND - home node 'a@b' of durable queue 'q' is down or inaccessible"), nil, false, true, false},
+		"no permission":         {closed(403, "ACCESS_REFUSED - write access to exchange 'x' refused for user 'u'"), broker.ErrForbidden, true, false, false},
+		"exclusively consumed":  {closed(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"), nil, false, true, false},
+		"message too large":     {closed(406, "PRECONDITION_FAILED - message size 20 is larger than max size 10"), nil, false, true, true},
+		"frame too large":       {closed(501, "FRAME_ERROR - type 2, large payload of 200000 bytes"), nil, false, true, true},
+		"broker has failed":     {closed(541, "INTERNAL_ERROR"), nil, false, true, false},
+		"shutdown":              {closed(320, "CONNECTION_FORCED - broker forced connection closure"), nil, false, false, false},
+		"closed by this client": {&amqp.Error{Code: 404, Reason: "NOT_FOUND - no exchange"}, nil, false, false, false},
+		"network":               {io.ErrUnexpectedEOF, nil, false, false, false},
+		"nothing":               {nil, nil, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,6 +45,9 @@ func TestClassify(t *testing.T) {
 			}
 			if broker.Objected(got) != c.objected {
 				t.Errorf("Objected: %v", !c.objected)
+			}
+			if broker.Unfit(got) != c.unfit {
+				t.Errorf("Unfit: %v", !c.unfit)
 			}
 		})
 	}

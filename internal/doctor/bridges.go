@@ -59,6 +59,7 @@ func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
 	}{
 		{redisbridge.ConditionUnconfirmed, confirmsMissing, "rabbitmq-diagnostics cluster_status"},
 		{redisbridge.ConditionIntakeStuck, intakeStuck, ""},
+		{redisbridge.ConditionUnfit, messageUnfit, ""},
 	} {
 		for _, b := range i.Reports {
 			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == one.condition })

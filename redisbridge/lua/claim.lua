@@ -40,10 +40,12 @@ local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
 end
 
--- A message's record, if it waits, when it is due, and its version.
+-- A message's record, if it waits, when it is due, and its version. One that is cut off
+-- before that is due when its entry says so.
 local function envelope(id)
   local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
   if not stored then return nil end
+  if #stored < stamped_head then return stored, nil, 0 end
   local due, version, state = glimpse(stored)
   if state == waiting then return stored, due, version end
 end
@@ -197,6 +199,7 @@ while room > 0 and bytes > 0 do
   else
     local stored, due, version = first.stored, first.really, first.version
     if not stored then stored, due, version = envelope(first.id) end
+    due = due or first.due
     if stored and due ~= first.due and bucket_of(due - first.lead) == first.start then
       -- A crash of Redis in the middle of a script has left the entry another score (lib.lua).
       redis.call('ZADD', first.ids, due - first.lead - first.start, first.id)

@@ -83,9 +83,17 @@ local function head(due, parked_at, version, state, direct, published, digest)
   return struct.pack('>I6I6I2', due, parked_at, stamp + 16384) .. digest .. struct.pack('>I6', published)
 end
 
+-- What comes before the envelope at most, and its part up to the stamp. A record that is
+-- shorter was cut off; it must not hold up others.
+local longest_head, stamped_head = 28, 14
+local function padded(stored)
+  return stored .. string.rep('\0', longest_head - #stored)
+end
+
 -- Reads a record; r.body is where its envelope begins.
 local function read(stored)
   local r, stamp = {}
+  if #stored < longest_head then stored = padded(stored) end
   r.due, r.parked_at, stamp = struct.unpack('>I6I6I2', stored)
   r.version, r.state = stamp % 1024, math.floor(stamp / 1024) % 8
   r.direct = math.floor(stamp / 8192) % 2 == 1
@@ -100,6 +108,7 @@ end
 -- The part of a record that each claim needs, without a table: when it is due, version
 -- and state.
 local function glimpse(stored)
+  if #stored < stamped_head then stored = padded(stored) end
   local due, _, stamp = struct.unpack('>I6I6I2', stored)
   return due, stamp % 1024, math.floor(stamp / 1024) % 8
 end
