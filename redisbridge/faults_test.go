@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -236,7 +237,7 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 func TestRecordCutOffHoldsUpNone(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 5, 13, 14, 20, 22, 25} {
-		t.Run(fmt.Sprint(left), func(t *testing.T) {
+		t.Run(strconv.Itoa(left), func(t *testing.T) {
 			t.Parallel()
 			c := short()
 			c.Shards = 1
