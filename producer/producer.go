@@ -153,10 +153,11 @@ func New(c Config) (*Producer, error) {
 	p := &Producer{
 		config: c, conn: conn, gate: newGate(), tracer: tracing.New(c.TracerProvider, "producer"),
 		queue: make(chan *request), running: make(chan struct{}), stopped: make(chan struct{}),
-		entries: map[string]*routes{"": defaultRoutes(c.Topology)},
 	}
+	unanswered := broker.NewUnanswered()
+	p.entries = map[string]*routes{"": defaultRoutes(c.Topology, unanswered)}
 	for _, e := range c.Topology.Entries() {
-		p.entries[e.Name] = routesOf(c.Topology, e.Name)
+		p.entries[e.Name] = routesOf(c.Topology, e.Name, unanswered)
 	}
 	return p, nil
 }

@@ -33,8 +33,10 @@ type Receipt struct {
 }
 
 // Publish sends m, to be delivered when w says, and returns once a server has
-// it. While there is no connection, or the broker blocks publishers, it waits
-// as long as ctx allows, or Config.Timeout where ctx has no deadline. Headers x-delay and x-deliver-at are left out: w counts.
+// it. While there is no connection, the broker blocks publishers, or a queue has not
+// answered for two seconds that gets messages of the same routing key, it waits as long as
+// ctx allows, or Config.Timeout where ctx has no deadline. Headers x-delay and
+// x-deliver-at are left out: w counts.
 // A message of an entry beside the default one that takes a tier gets x-delay.
 //
 // The error wraps ErrInvalid, ErrConflict, ErrNotSent, ErrRefused, ErrUnroutable or

@@ -19,6 +19,7 @@ const runGrace = 2 * time.Second
 type request struct {
 	ctx     context.Context //nolint:containedctx // handed from goroutine to goroutine with the message
 	route   *route
+	target  broker.Target
 	headers amqp.Table // of out
 	out     broker.Outgoing
 	answer  chan error  // takes one answer
@@ -35,6 +36,7 @@ func (route *route) request() *request {
 		if errors.Is(err, ErrMissing) {
 			r.route.known.Store(false)
 		}
+		route.unanswered.Answered(r.target)
 		r.answer <- err
 	}
 	return r
@@ -53,12 +55,18 @@ func (p *Producer) deliver(ctx context.Context, r *request) error {
 		r.release()
 		return fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
+	if err := p.admit(ctx, r); err != nil {
+		r.release()
+		return fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
 	r.ctx = ctx
 	select {
 	case p.queue <- r:
 	case <-p.stopped:
+		r.route.unanswered.Answered(r.target)
 		return fmt.Errorf("%w: %w", ErrNotSent, errStopped)
 	case <-ctx.Done():
+		r.route.unanswered.Answered(r.target)
 		return fmt.Errorf("%w: the connection is too slow, or silent: %w", ErrNotSent, ctx.Err())
 	}
 	select {
@@ -82,10 +90,28 @@ func (p *Producer) awaitConnection(ctx context.Context) error {
 	if err := p.awaitRun(ctx); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.gate.open, func() { cancel(context.Cause(p.gate.open)) })()
+	waiting, done := p.untilShut(ctx)
+	defer done()
 	return p.conn.Ready(waiting)
+}
+
+// untilShut returns a context that also ends when no more messages are let in.
+func (p *Producer) untilShut(ctx context.Context) (waiting context.Context, done func()) {
+	waiting, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.gate.open, func() { cancel(context.Cause(p.gate.open)) })
+	return waiting, func() { stop(); cancel(nil) }
+}
+
+// admit waits until r's target answers for what was sent there.
+func (p *Producer) admit(ctx context.Context, r *request) error {
+	var most int
+	r.target, most = r.route.target(r.out.RoutingKey)
+	if r.route.unanswered.TryAdmit(r.target, most) {
+		return nil
+	}
+	waiting, done := p.untilShut(ctx)
+	defer done()
+	return r.route.unanswered.Admit(waiting, r.target, most)
 }
 
 // awaitRun returns ErrNotRunning where Run was not called. It allows for a goroutine that

@@ -134,6 +134,7 @@ type Bridge struct {
 	register   *register
 	conditions *conditions
 	confirms   *confirms
+	unanswered *broker.Unanswered // what the intake publishes
 	repairs    *repairs
 	readies    *readies
 	display    *display
@@ -192,7 +193,7 @@ func New(c Config) (*Bridge, error) {
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
-	b.confirms = newConfirms(b.conditions)
+	b.confirms, b.unanswered = newConfirms(b.conditions), broker.NewUnanswered()
 	b.repairs, b.readies, b.pace, b.display, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b), newReporter(b)
 	var err error
 	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {

@@ -162,7 +162,7 @@ func TestPolicyThatOverridesIsSeen(t *testing.T) {
 func TestQueueThatConfirmsNothingIsSeen(t *testing.T) {
 	t.Parallel()
 	env := servertest.ForTest(t)
-	server := singleRabbitMQ(t)
+	server := servertest.SingleRabbitMQ(t)
 	env.AMQPURL, env.ManagementURL, env.VHost = server.AMQPURL(), server.ManagementURL(), "/"
 	b := newBenchAt(t, short(), env)
 	b.arrivals = listen(t, b.dial(t))
@@ -171,40 +171,19 @@ func TestQueueThatConfirmsNothingIsSeen(t *testing.T) {
 	b.awaitComplete(t)
 	b.parkOne(t, "one", message.After(short().Lead+time.Second))
 	b.arrivals.await(t, 1, patience)
-	control := func(what string) {
-		t.Helper()
-		for n := range b.topology.Shards() {
-			queue := b.topology.Lane(short().Lead, n)
-			if _, err := server.Control(t.Context(), "eval", fmt.Sprintf(`sys:%s(whereis('%%2F_%s')).`, what, queue)); err != nil {
-				t.Fatal(err)
-			}
-		}
+	var resume []func()
+	for n := range b.topology.Shards() {
+		resume = append(resume, servertest.Silence(t, server, b.topology.Lane(short().Lead, n)))
 	}
-	control("suspend")
 	b.parkOne(t, "two", message.After(short().Lead+time.Second))
 	log.await(t, "RabbitMQ does not confirm what was published")
 	if c := b.awaitCondition(t, redisbridge.ConditionUnconfirmed); !strings.Contains(c.Detail, b.topology.Prefix()) {
 		t.Errorf("the detail is %q", c.Detail)
 	}
-	control("resume")
+	for _, one := range resume {
+		one()
+	}
 	b.arrivals.await(t, 2, patience)
 	b.awaitOver(t, redisbridge.ConditionUnconfirmed)
 	log.await(t, "RabbitMQ confirms what is published again")
-}
-
-// singleRabbitMQ is a node of the test's own, of which it may suspend queues.
-func singleRabbitMQ(t *testing.T) *servers.RabbitMQ {
-	t.Helper()
-	server, err := servers.StartRabbitMQ(t.Context(), servers.Config{RabbitMQLayout: servers.Single})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := server.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
 }

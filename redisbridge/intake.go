@@ -245,7 +245,7 @@ func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Publisher, a
 				b.reporter.tookWithoutID()
 			}
 			return
-		case errors.Is(err, errTooLarge):
+		case errors.Is(err, errTooLarge), errors.Is(err, broker.ErrSilent):
 			b.log.Error("message goes to quarantine as it is", "id", e.id, "error", err)
 			acks.reject(d.DeliveryTag) // the inbox dead-letters there
 			b.taken.quarantined.Add(1)
@@ -347,15 +347,40 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry,
 		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
+	if errors.Is(err, broker.ErrSilent) { // nor in the way of others
+		return b.deliver(ctx, ready, e, m, message.After(refusedPause))
+	}
 	b.readies.forget(err)
 	return counted(&b.taken.published, err)
 }
 
-// publish returns once the broker has answered.
+// intakeSilent is how many messages may wait for the answers of silent targets before no
+// more are published: the rest waits in Redis.
+const intakeSilent = intakePrefetch / 4
+
+// publish returns once the broker has answered. It does not wait for a target that was
+// silent before: that is ErrSilent.
 func (b *Bridge) publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
-	defer b.confirms.begin(out.Exchange, out.RoutingKey)()
+	target := targetOf(plan{}, out)
+	silence, err := b.unanswered.AdmitUnlessSilent(ctx, target, broker.QueueBound)
+	switch {
+	case err != nil:
+		return err
+	case silence > 0:
+		return fmt.Errorf("exchange %s: %w", out.Exchange, broker.ErrSilent)
+	case b.unanswered.Silent() >= intakeSilent:
+		b.unanswered.Withdraw(target)
+		return fmt.Errorf("exchange %s: %w", out.Exchange, broker.ErrSilent)
+	}
+	confirmed := b.confirms.begin(out.Exchange, out.RoutingKey)
 	answer := make(chan error, 1)
-	if err := p.Publish(ctx, out, func(err error) { answer <- err }); err != nil {
+	answered := func(err error) {
+		confirmed()
+		b.unanswered.Answered(target)
+		answer <- err
+	}
+	if err := p.Publish(ctx, out, answered); err != nil {
+		answered(nil)
 		return err
 	}
 	select {

@@ -56,6 +56,16 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		s.putBack(m, now+refusedPause.Milliseconds())
 		return nil
 	}
+	target := targetOf(p, out)
+	switch silence, waited, err := s.admit(ctx, target, waits); {
+	case err != nil:
+		return err
+	case silence > 0:
+		s.putBack(m, now+pauseAfter(silence).Milliseconds())
+		return nil
+	case waited:
+		return s.promote(ctx, m)
+	}
 	s.flight.add()
 	span := s.startPromoting(&out, path)
 	land := func(err error) {
@@ -78,18 +88,14 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		land = s.noting(m, land)
 	}
 	if waits {
-		time.AfterFunc(p.left, func() {
-			if err := s.publish(ctx, s.ready, out, m.id, path, land); err != nil {
-				land(err)
-			}
-		})
+		time.AfterFunc(p.left, func() { s.publishDue(ctx, out, target, m, path, land) })
 		return nil
 	}
 	publisher := s.ready
 	if p.lane > 0 {
 		publisher = s.lanes
 	}
-	err := s.publish(ctx, publisher, out, m.id, path, land)
+	err := s.publish(ctx, publisher, out, target, m.id, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
 		s.flight.cancel()
@@ -128,14 +134,50 @@ func (s *shard) poise(ctx context.Context) error {
 	return nil
 }
 
+// admit counts a message in for its target. It does not wait for one that is silent, or
+// for a message that is due later, which publishDue counts in. Where it did wait otherwise,
+// the message is not counted in, and its plan is as old as that.
+func (s *shard) admit(ctx context.Context, t broker.Target, later bool) (silence time.Duration, waited bool, err error) {
+	if silence = s.unanswered.Silence(t); later || silence > 0 || s.unanswered.TryAdmit(t, broker.QueueBound) {
+		return silence, false, nil
+	}
+	silence, err = s.unanswered.AdmitUnlessSilent(ctx, t, broker.QueueBound)
+	if err == nil && silence == 0 {
+		s.unanswered.Withdraw(t)
+	}
+	return silence, true, err
+}
+
+// targetOf returns where out waits for the same queue as others, as far as a bridge knows.
+func targetOf(p plan, out broker.Outgoing) broker.Target {
+	if p.lane > 0 { // one queue, whatever the routing key
+		return broker.Target{Exchange: out.Exchange}
+	}
+	return broker.Target{Exchange: out.Exchange, Key: out.RoutingKey}
+}
+
+// silentPause bounds how long a message waits in Redis for a target that is silent.
+const silentPause = 30 * time.Second
+
+// pauseAfter returns how long a message waits for a target that has been silent for so long.
+func pauseAfter(silence time.Duration) time.Duration {
+	return min(max(silence/4, refusedPause), silentPause)
+}
+
+// crowded reports whether the window is full, but for what waits for silent targets.
+func (s *shard) crowded() bool {
+	n := int(s.entering.Load())
+	return n >= window && n-s.unanswered.Silent() >= window
+}
+
 // awaitRoom waits, until patience at most, for room in the window.
 func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
-	if s.entering.Load() < window {
+	if !s.crowded() {
 		return
 	}
 	timer := time.NewTimer(time.Until(patience))
 	defer timer.Stop()
-	for s.entering.Load() >= window {
+	for s.crowded() {
 		select {
 		case <-s.entered:
 		case <-timer.C:
@@ -146,21 +188,43 @@ func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
 	}
 }
 
+// publishDue publishes a message that has waited here until it is due, out of the loop, or
+// puts it back where its target has fallen silent.
+func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Target, m parked, path message.Path, land func(error)) {
+	silence, err := s.unanswered.AdmitUnlessSilent(ctx, t, broker.QueueBound)
+	switch {
+	case err != nil:
+		land(fmt.Errorf("%w: %w", broker.ErrNotSent, err))
+		return
+	case silence > 0:
+		m.promoteAt = m.due() + pauseAfter(silence).Milliseconds()
+		s.flight.land(outcome{parked: m, back: true})
+		return
+	}
+	if err := s.publish(ctx, s.ready, out, t, m.id, path, land); err != nil {
+		land(err)
+	}
+}
+
+// publish publishes a message that was admitted to t.
 func (s *shard) publish(
-	ctx context.Context, p *broker.Publisher, out broker.Outgoing, id string, path message.Path, land func(error),
+	ctx context.Context, p *broker.Publisher, out broker.Outgoing, t broker.Target, id string, path message.Path, land func(error),
 ) error {
 	s.entering.Add(1)
 	began, answered := s.b.stopwatch(), s.b.confirms.begin(out.Exchange, out.RoutingKey)
-	err := p.Publish(ctx, out, func(err error) {
+	left := func() {
 		answered()
-		s.b.stop(began, err)
+		s.unanswered.Answered(t)
 		s.entering.Add(-1)
 		signal(s.entered)
+	}
+	err := p.Publish(ctx, out, func(err error) {
+		left()
+		s.b.stop(began, err)
 		land(err)
 	})
 	if err != nil {
-		answered()
-		s.entering.Add(-1)
+		left()
 		return err
 	}
 	s.b.config.Observe(StepPublished, id, path)

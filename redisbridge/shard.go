@@ -55,6 +55,8 @@ type shard struct {
 
 	headers amqp.Table // of the message that is being published
 
+	unanswered *broker.Unanswered // the same, by target
+
 	entering atomic.Int64  // messages on their way into a queue
 	entered  chan struct{} // one of them is there, or will never be
 
@@ -78,7 +80,7 @@ func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
 		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: newServerClock(), objections: newObjections(),
+		entered: make(chan struct{}, 1), clock: newServerClock(), objections: newObjections(), unanswered: broker.NewUnanswered(),
 	}
 }
 
@@ -235,10 +237,14 @@ type answered struct {
 // room returns how many messages may be claimed.
 func (s *shard) room() int {
 	if s.single > 0 {
-		return 1 - min(1, s.flight.count())
+		return 1 - min(1, s.moving())
 	}
-	return max(0, min(claimMost, s.b.config.MaxInFlight-s.flight.count()))
+	return max(0, min(claimMost, s.b.config.MaxInFlight-s.moving()))
 }
+
+// moving returns how many messages are in flight, without those that wait for the answer of
+// a silent target.
+func (s *shard) moving() int { return max(0, s.flight.count()-s.unanswered.Silent()) }
 
 // discardAhead gives back what a claim that is under way gets, so that it does
 // not overtake what was claimed before it and is to be claimed again.
@@ -280,12 +286,23 @@ func (s *shard) standBy(c *claimed) time.Duration {
 func (s *shard) handOver(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(ctx, s.b.config.Lease)
 	defer cancel()
-	if err := s.flight.drain(patience); err != nil {
+	if err := s.settled(patience); err != nil {
 		return nil // renew the lease, and try again
 	}
 	s.b.log.Info("handing a shard over", "shard", s.n)
 	s.health.own(false, false)
 	return s.yield(ctx)
+}
+
+// settled waits until nothing is in flight any more but what waits for silent targets.
+func (s *shard) settled(ctx context.Context) error {
+	for s.moving() > 0 {
+		s.flight.landed(ctx, retryPause)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *shard) sleep(ctx context.Context, d time.Duration) {
@@ -305,7 +322,7 @@ func (s *shard) sleep(ctx context.Context, d time.Duration) {
 // into the schedule is published in order again. It returns the fault.
 func (s *shard) recover(ctx context.Context, fault error) error {
 	s.discardAhead()
-	if err := s.flight.drain(ctx); err != nil {
+	if err := s.settled(ctx); err != nil {
 		return err
 	}
 	s.flight.forgive()

@@ -45,9 +45,12 @@ type Config struct {
 
 const (
 	dialTimeout = 10 * time.Second
-	heartbeat   = 10 * time.Second
-	minBackoff  = 50 * time.Millisecond
-	maxBackoff  = 5 * time.Second
+	// openWithin is how long the broker may take to open a channel. It opens none on a
+	// connection that it has stopped to read.
+	openWithin = 15 * time.Second
+	heartbeat  = 10 * time.Second
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
 )
 
 // Conn is a connection that comes back by itself while Run runs.
@@ -57,6 +60,7 @@ type Conn struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever a field below changes
 	conn    *amqp.Connection
+	hangUp  func() error // ends conn without a word to the broker
 	blocked bool
 	reason  string // why blocked, as the broker says
 	ended   error  // why Run has ended
@@ -111,12 +115,12 @@ func (c *Conn) supervise(ctx context.Context) error {
 	}
 	said := ""
 	for ctx.Err() == nil {
-		conn, err := c.dial(ctx)
+		conn, hangUp, err := c.dial(ctx)
 		if err == nil {
 			wait.Reset()
 			connected, said = true, ""
 			log.Info("connected to RabbitMQ")
-			err = c.serve(ctx, conn)
+			err = c.serve(ctx, conn, hangUp)
 			lost, patience = time.Now(), c.config.GiveUpAfter
 		}
 		switch {
@@ -140,8 +144,10 @@ func (c *Conn) supervise(ctx context.Context) error {
 	return nil
 }
 
-func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
+// dial also returns what ends the connection without a word to the broker.
+func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
 	properties := c.properties()
+	var socket net.Conn
 	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
@@ -151,14 +157,15 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
 			if err != nil {
 				return nil, err
 			}
+			socket = conn
 			// The library lifts this deadline once the handshake is done.
 			return gather(conn), conn.SetDeadline(time.Now().Add(dialTimeout))
 		},
 	})
 	if err != nil {
-		return nil, classifyDial(err, c.config.URL)
+		return nil, nil, classifyDial(err, c.config.URL)
 	}
-	return conn, nil
+	return conn, socket.Close, nil
 }
 
 // outspoken returns the URL's user and password in a form that has the broker
@@ -187,11 +194,11 @@ func (a *outspokenAuth) Response() string {
 }
 
 // serve publishes conn to the waiting and returns when it has ended.
-func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
+func (c *Conn) serve(ctx context.Context, conn *amqp.Connection, hangUp func() error) error {
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	c.update(func() { c.conn, c.blocked, c.made = conn, false, c.made+1 })
-	defer c.update(func() { c.conn, c.blocked = nil, false })
+	c.update(func() { c.conn, c.hangUp, c.blocked, c.made = conn, hangUp, false, c.made+1 })
+	defer c.update(func() { c.conn, c.hangUp, c.blocked = nil, nil, false })
 	c.config.Connected()
 	for {
 		select {
@@ -230,7 +237,7 @@ func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
 		if err != nil {
 			return nil, err
 		}
-		ch, err := conn.Channel()
+		ch, err := c.open(conn)
 		if err == nil {
 			return ch, nil
 		}
@@ -243,6 +250,46 @@ func (c *Conn) Channel(ctx context.Context) (*amqp.Channel, error) {
 			return nil, fmt.Errorf("broker: open a channel: %w: %w", err, ctx.Err())
 		case <-time.After(minBackoff):
 		}
+	}
+}
+
+// open opens a channel, and replaces the connection where the broker does not do so within
+// openWithin: it has stopped to read from it, and not to block publishers.
+func (c *Conn) open(conn *amqp.Connection) (*amqp.Channel, error) {
+	opened := make(chan struct{})
+	defer close(opened)
+	go func() {
+		for {
+			select {
+			case <-opened:
+				return
+			case <-time.After(openWithin):
+			}
+			c.mu.Lock()
+			replace := c.conn == conn && !c.blocked
+			hangUp := c.hangUp
+			c.mu.Unlock()
+			if replace {
+				c.config.Logger.Warn("RabbitMQ does not open a channel: the connection is replaced", "connection", c.config.Name, "waited", openWithin)
+				_ = hangUp()
+				return
+			}
+		}
+	}()
+	return conn.Channel()
+}
+
+// probe finds out whether the broker still reads from the connection, unless it has blocked
+// publishers: then it does not.
+func (c *Conn) probe() {
+	c.mu.Lock()
+	conn, usable := c.conn, c.usable()
+	c.mu.Unlock()
+	if !usable {
+		return
+	}
+	if ch, err := c.open(conn); err == nil {
+		_ = ch.Close()
 	}
 }
 

@@ -79,7 +79,6 @@ type ledger struct {
 	open    sync.WaitGroup
 	mu      sync.Mutex
 	answers map[string][]error
-	order   []string // of the answers
 }
 
 func newLedger() *ledger { return &ledger{answers: map[string][]error{}} }
@@ -88,13 +87,30 @@ func (l *ledger) note(id string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers[id] = append(l.answers[id], err)
-	l.order = append(l.order, id)
+}
+
+// count returns how many messages have an answer.
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.answers)
 }
 
 // publish sends a message whose ID is its body, too.
 func (l *ledger) publish(ctx context.Context, p *broker.Publisher, exchange, key, id string) error {
+	return l.send(exchange, key, id, func(out broker.Outgoing, done func(error)) error { return p.Publish(ctx, out, done) })
+}
+
+// publishTo is publish over a pool, to a queue.
+func (l *ledger) publishTo(ctx context.Context, p *broker.Pool, queue, id string) error {
+	return l.send("", queue, id, func(out broker.Outgoing, done func(error)) error {
+		return p.Publish(ctx, broker.Target{Key: queue}, out, done)
+	})
+}
+
+func (l *ledger) send(exchange, key, id string, publish func(broker.Outgoing, func(error)) error) error {
 	l.open.Add(1)
-	err := p.Publish(ctx, broker.Outgoing{
+	err := publish(broker.Outgoing{
 		Exchange: exchange, RoutingKey: key, Mandatory: true,
 		Publishing: amqp.Publishing{MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id)},
 	}, func(err error) {

@@ -42,7 +42,8 @@ func NewSequence(conn *Conn) *Publisher { return &Publisher{conn: conn, pauses: 
 // Publish sends one message. It waits for a connection, and while the broker
 // blocks publishers, as long as ctx allows.
 //
-// After a nil error, done is called exactly once, from another goroutine: with
+// After a nil error, done is called exactly once, from another goroutine, as soon as the
+// broker answers, in whatever order it does: with
 // nil when the broker has taken responsibility, or with an error that wraps
 // ErrRefused, ErrUnroutable or ErrUnconfirmed. It must not block. After an
 // error done is never called; the error wraps ErrNotSent or ErrUnconfirmed.
@@ -107,7 +108,7 @@ func (p *Publisher) open(ctx context.Context) (*line, error) {
 			return nil, err
 		}
 		if err := ch.Confirm(false); err == nil {
-			return newLine(ch), nil
+			return newLine(ch, p.conn.probe), nil
 		}
 		// The connection ended under us; the next channel is of another one.
 	}
