@@ -73,7 +73,7 @@ func (w *outage) silent(now time.Time, patience time.Duration) *outage {
 	return w
 }
 
-// asks asks on behalf of a message that has waited.
+// asks returns nil where a message that has waited gets an answer.
 func (w *outage) asks(ctx context.Context) error {
 	w.mu.Lock()
 	ask := w.ask
