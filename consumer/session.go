@@ -29,6 +29,7 @@ type session struct {
 	wary       bool
 	harmless   int // messages that could be decoded
 	tag        string
+	consumed   int // how often the session has subscribed
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
@@ -98,6 +99,11 @@ func (s *session) consume() error {
 	how := "up to " + strconv.Itoa(s.config.Concurrency) + " at a time"
 	if s.wary {
 		prefetch, how = 1, "one by one for now, since it was cut short"
+	}
+	if s.consumed++; s.consumed > 1 {
+		// A tag is for one consumer. RabbitMQ 3.10 closes the connection with 541 when the
+		// tag comes again while messages of its first consumer are not settled.
+		how += ", " + strconv.Itoa(s.consumed)
 	}
 	s.tag = tag(s.config.ConnectionName, how)
 	if err := s.ch.Qos(prefetch, 0, false); err != nil {
