@@ -107,8 +107,8 @@ type Config struct {
 	// Concurrency where that is more.
 	//
 	// With slow handlers keep it small: a message that waits for half of ConsumerTimeout is
-	// given back, and delivered again. With the default, messages of one key (OrderBy), each of
-	// which takes half of ConsumerTimeout, stay within the 20 deliveries that RabbitMQ allows.
+	// given back, and delivered again. With the defaults, messages of one key (OrderBy) that
+	// take 13 minutes each stay within the 20 times that RabbitMQ allows.
 	Prefetch int
 	// ConsumerTimeout is after how long RabbitMQ takes back a message that is not acknowledged:
 	// its consumer_timeout, or the policy or argument of the queue, if that is less. The
