@@ -42,16 +42,20 @@ func (s *session) report(o *Observation) {
 	}
 }
 
-// arrive asks whether a message is still wanted, for as long as it takes. It returns
+// arrive asks whether a message is still wanted, for as long as it may be held. It returns
 // the outcome of one that is not to be handled, or "".
-func (s *session) arrive(o *Observation) Outcome {
+func (s *session) arrive(h *held, o *Observation) Outcome {
 	if s.config.Arrivals == nil {
 		return ""
 	}
-	wait := s.noArrivals.newWait(maxBackoff)
+	wait := s.noArrivals.newWait(maxBackoff, func(ctx context.Context) error {
+		m := o.Message // which is given back by then; to ask again changes nothing
+		_, err := s.config.Arrivals.Arrive(ctx, &m)
+		return err
+	})
 	defer wait.gone()
 	for {
-		arrival, err := s.config.Arrivals.Arrive(s.work, &o.Message)
+		arrival, err := s.config.Arrivals.Arrive(h.wanted, &o.Message)
 		if err == nil {
 			wait.over(s.log)
 		}
@@ -62,10 +66,10 @@ func (s *session) arrive(o *Observation) Outcome {
 			o.Arrival = arrival
 			s.log.Info("dropped a message", "id", o.Message.ID, "because", arrival.Fate, "at", arrival.At)
 			return Dropped
-		case s.intake.Err() != nil:
+		case s.intake.Err() != nil || h.wanted.Err() != nil:
 			return Returned
 		}
-		if !sleep(s.alive, wait.failed(s.log, o.Message.ID, err)) {
+		if !sleep(h.wanted, wait.failed(s.log, o.Message.ID, err)) {
 			return Returned
 		}
 	}

@@ -42,9 +42,11 @@ import (
 // Defaults of [Config].
 const (
 	DefaultConcurrency  = 10
-	DefaultPrefetch     = 100
+	DefaultPrefetch     = 20
 	DefaultDrainTimeout = 30 * time.Second
 	DefaultAssertEvery  = time.Minute
+	// DefaultConsumerTimeout is that of RabbitMQ.
+	DefaultConsumerTimeout = 30 * time.Minute
 )
 
 // Limits of [Config].
@@ -88,7 +90,7 @@ type Config struct {
 	// Arrivals says of each message that has come whether it is still wanted: one
 	// that was cancelled, or rescheduled, on its way is dropped. From its answer on
 	// it is too late to cancel the message. A *redisbridge.Park is one. While it
-	// cannot be asked, messages stay unacknowledged. Defaults to none: everything
+	// cannot be asked, messages stay unacknowledged, or in the queue. Defaults to none: everything
 	// that comes is handled.
 	Arrivals Arrivals
 	// Middleware is put around Handler; the first is called first. Defaults to
@@ -101,9 +103,19 @@ type Config struct {
 	Concurrency int
 	// Prefetch is the most messages that may be unacknowledged at a time: being
 	// handled, waiting for a retry or waiting for their turn. At least
-	// Concurrency and at most MaxPrefetch. Defaults to DefaultPrefetch, or to
+	// Concurrency and at most MaxPrefetch. Defaults to DefaultPrefetch, or to twice
 	// Concurrency where that is more.
+	//
+	// With slow handlers keep it small: a message that waits for half of ConsumerTimeout is
+	// given back, and delivered again. With the defaults, messages of one key (OrderBy) that
+	// take 13 minutes each stay within the 20 times that RabbitMQ allows.
 	Prefetch int
+	// ConsumerTimeout is after how long RabbitMQ takes back a message that is not acknowledged:
+	// its consumer_timeout, or the policy or argument of the queue, if that is less. The
+	// consumer gives a message back before: after half of it where no handler has begun it,
+	// after seven eighths where it waits for the Delayer or the quarantine. Handlers must be
+	// done in half of it. Defaults to DefaultConsumerTimeout; set it when the broker's is shorter.
+	ConsumerTimeout time.Duration
 	// OrderBy has messages with the same key, such as the ID of an order, handled one
 	// at a time and in the order of the queue, and all others beside them; "" is no
 	// key. What waits for its turn takes part of Prefetch. A message that waits for a
@@ -124,9 +136,9 @@ type Config struct {
 	// queue and read permission for the exchange. While the Delayer cannot be reached
 	// the message stays unacknowledged.
 	//
-	// Without one a message waits in the consumer's hands, unacknowledged, so that all
-	// of its pauses must fit into the broker's consumer_timeout (30 minutes by
-	// default), and its attempts count anew when its consumer ends. So the defaults of
+	// Without one a message waits unacknowledged in the consumer, and its attempts count anew
+	// when that ends. Its last attempt begins within three quarters of ConsumerTimeout: pauses
+	// are cut so that it does, and what fails later is quarantined. So the defaults of
 	// Retry span a quarter of an hour then, and a day or more with a Delayer.
 	Delayer Delayer
 	// DrainTimeout is how long handlers may go on after Run's context has
@@ -211,7 +223,7 @@ func (c Config) withDefaults() Config {
 		c.Concurrency = DefaultConcurrency
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = max(DefaultPrefetch, c.Concurrency)
+		c.Prefetch = min(max(DefaultPrefetch, 2*c.Concurrency), MaxPrefetch)
 	}
 	if c.Delayer == nil {
 		c.Retry = c.Retry.held()
@@ -222,6 +234,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AssertEvery == 0 {
 		c.AssertEvery = DefaultAssertEvery
+	}
+	if c.ConsumerTimeout == 0 {
+		c.ConsumerTimeout = DefaultConsumerTimeout
 	}
 	if c.ConnectionName == "" {
 		c.ConnectionName = "consumer of " + c.Queue
@@ -278,7 +293,7 @@ func (c Config) faults() (faults []error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"DrainTimeout", c.DrainTimeout}, {"StartWithin", c.StartWithin}, {"AssertEvery", c.AssertEvery}} {
+	}{{"DrainTimeout", c.DrainTimeout}, {"StartWithin", c.StartWithin}, {"AssertEvery", c.AssertEvery}, {"ConsumerTimeout", c.ConsumerTimeout}} {
 		if d.value < 0 {
 			fault("%s %v: must not be negative", d.name, d.value)
 		}

@@ -22,8 +22,9 @@ type Delayer interface {
 }
 
 // pause returns how long a message that has failed waits for its next attempt, and
-// false where it was the last one.
-func (s *session) pause(o *Observation) (time.Duration, bool) {
+// false where it was the last one. What waits in the consumer must be done with before the
+// broker takes it back, which would have its attempts count anew.
+func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
 	if _, rejected := errors.AsType[*rejection](o.Err); rejected || o.Attempts >= s.config.Retry.Attempts {
 		return 0, false
 	}
@@ -31,16 +32,24 @@ func (s *session) pause(o *Observation) (time.Duration, bool) {
 	if postponed, ok := errors.AsType[*postponement](o.Err); ok {
 		pause = max(0, postponed.pause)
 	}
+	if s.config.Delayer == nil {
+		left := time.Until(h.came.Add(s.config.share(retryShare)))
+		if left <= 0 {
+			return 0, false
+		}
+		pause = min(pause, left)
+	}
 	s.log.Warn("handling a message failed", "id", o.Message.ID, "attempt", o.Attempts, "error", o.Err, "retry_in", pause)
 	return pause, true
 }
 
 // delay gives the message to the Delayer, however long it takes that to have it. It
-// gives up only when the message has returned to its queue anyway, or Run ends.
-func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) Outcome {
-	m := message.FromDelivery(d) // as it came, whatever the handler has done
+// gives up only when the message was held for as long as it may, has returned to its queue
+// anyway, or Run ends.
+func (s *session) delay(ctx context.Context, h *held, o *Observation) Outcome {
+	m := message.FromDelivery(h.Delivery) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
-	wait := s.noDelayer.newWait(maxBackoff)
+	wait := s.noDelayer.newWait(maxBackoff, nil)
 	defer wait.gone()
 	for {
 		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(o.RetryAt)))
@@ -48,7 +57,7 @@ func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) O
 			wait.over(s.log)
 			return Delayed
 		}
-		if s.alive.Err() != nil || !s.idle(wait.failed(s.log, m.ID, err)) {
+		if h.wanted.Err() != nil || !s.idle(h, wait.failed(s.log, m.ID, err)) {
 			return Returned
 		}
 	}
@@ -56,7 +65,7 @@ func (s *session) delay(ctx context.Context, d *amqp.Delivery, o *Observation) O
 
 // idle waits for d, and returns false when it is no longer this consumer that will
 // handle the message.
-func (s *session) idle(d time.Duration) bool {
+func (s *session) idle(h *held, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -64,21 +73,21 @@ func (s *session) idle(d time.Duration) bool {
 		return true
 	case <-s.intake.Done():
 		return false
-	case <-s.alive.Done():
+	case <-h.wanted.Done():
 		return false
 	}
 }
 
 // takeSlot waits for its turn to call the handler, and returns false likewise.
-func (s *session) takeSlot() bool {
+func (s *session) takeSlot(h *held) bool {
 	select {
 	case s.slots <- struct{}{}:
 	case <-s.intake.Done():
 		return false
-	case <-s.alive.Done():
+	case <-h.wanted.Done():
 		return false
 	}
-	if s.intake.Err() != nil || s.alive.Err() != nil { // both were possible
+	if s.intake.Err() != nil || h.wanted.Err() != nil { // both were possible
 		<-s.slots
 		return false
 	}

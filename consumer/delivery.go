@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -11,20 +12,30 @@ import (
 
 // handle sees one delivery through until the consumer is done with it. It is
 // called with a slot taken, for the first attempt.
-func (s *session) handle(d *amqp.Delivery) {
-	o := Observation{Message: s.received(d)}
+func (s *session) handle(h *held) {
+	defer func() { h.release() }()
+	o := Observation{Message: s.received(h.Delivery)}
 	o.Lateness = lateness(&o.Message, time.Now())
 	o.Attempts = s.attemptsOf(&o.Message)
-	story := s.startDelivery(d, &o)
+	story := s.startDelivery(h.Delivery, &o)
 	if o.Attempts == 0 { // otherwise it was delivered already
-		o.Outcome = s.arrive(&o)
+		o.Outcome = s.arrive(h, &o)
+	}
+	if o.Outcome == Dropped && !s.holding.begin(h) {
+		o.Outcome = Returned
 	}
 	if o.Outcome != "" {
 		<-s.slots
 	}
-	ledger := s.noLedger.newWait(maxOutagePause)
+	ledger := s.noLedger.newWait(maxOutagePause, func(ctx context.Context) error { return s.askLedger(ctx, o.Message.ID) })
 	defer ledger.gone()
+	handled := false
 	for o.Outcome == "" {
+		if !s.holding.begin(h) {
+			<-s.slots
+			o.Outcome = Returned
+			break
+		}
 		o.Attempts++
 		o.Err = s.attempt(&o, story)
 		if errors.Is(o.Err, errDuplicate) {
@@ -34,29 +45,34 @@ func (s *session) handle(d *amqp.Delivery) {
 		}
 		if notBegun, ok := errors.AsType[*notBegunError](o.Err); ok {
 			o.Attempts--
-			o.Outcome = s.awaitLedger(ledger, o.Message.ID, notBegun)
+			if !handled {
+				s.holding.add(h)
+			}
+			o.Outcome = s.awaitLedger(h, ledger, o.Message.ID, notBegun)
 			continue
 		}
+		handled = true
 		ledger.over(s.log)
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break
 		}
+		s.extend(h)
 		o.failed = time.Now()
 		o.Message.Journey.Failed(s.config.Queue, o.failed, o.Err)
 		o.Message.Journey.Step = story.step()
-		switch pause, again := s.pause(&o); {
+		switch pause, again := s.pause(h, &o); {
 		case !again:
-			o.Outcome = s.quarantine(d, &o)
+			o.Outcome = s.quarantine(h, &o)
 		case s.config.Delayer != nil:
 			o.RetryAt = o.failed.Add(pause)
-			o.Outcome = s.delay(story.within(s.alive), d, &o)
-		case !s.idle(pause) || !s.takeSlot():
+			o.Outcome = s.delay(story.within(h.wanted), h, &o)
+		case !s.idle(h, pause) || !s.takeSlot(h):
 			o.Outcome = Returned
 		}
 	}
 	s.report(&o)
-	s.settle(d, &o)
+	s.settle(h, &o)
 	story.end(&o)
 }
 
@@ -92,13 +108,13 @@ func (s *session) attempt(o *Observation, story delivered) error {
 // settle tells the observer first, so that it may end Run before the next
 // message comes. An acknowledgement that gets lost with its channel makes a
 // duplicate, as at-least-once delivery allows.
-func (s *session) settle(d *amqp.Delivery, o *Observation) {
+func (s *session) settle(h *held, o *Observation) {
 	s.config.Observe(*o)
 	var err error
 	if o.Outcome == Returned {
-		err = d.Nack(false, true)
+		err = s.giveBack(h)
 	} else {
-		err = s.acknowledge(d)
+		err = s.acknowledge(h.Delivery)
 	}
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)

@@ -24,7 +24,8 @@ const (
 	// without having been handled.
 	Dropped Outcome = "dropped"
 	// Returned: the message was left to the broker, which delivers it again,
-	// because the consumer shuts down or has lost its channel.
+	// because the consumer shuts down, has lost its channel, or has held the message for as
+	// long as Config.ConsumerTimeout allows.
 	Returned Outcome = "returned"
 )
 

@@ -17,8 +17,8 @@ type order struct {
 
 // turn is a message that waits for the one before it.
 type turn struct {
-	session  *session
-	delivery *amqp.Delivery
+	session *session
+	held    *held
 }
 
 // enter reports whether nothing of the key is at work, which from then on it is.
@@ -73,10 +73,10 @@ func (s *session) letOthersIn(key string) {
 		if !ok {
 			return
 		}
-		if next.session.takeSlot() {
-			next.session.handle(next.delivery)
+		if next.session.takeSlot(next.held) {
+			next.session.handle(next.held)
 		} else {
-			_ = next.delivery.Nack(false, true) // where the channel is lost, the broker has done so
+			_ = next.session.giveBack(next.held) // where the channel is lost, the broker has done so
 		}
 	}
 }

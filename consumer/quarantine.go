@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -22,44 +23,44 @@ const (
 )
 
 // quarantine publishes a copy of the message to the quarantine and waits until
-// the broker has it, however long that takes. It gives up only when the message
-// has returned to its queue anyway, or Run ends.
-func (s *session) quarantine(d *amqp.Delivery, o *Observation) Outcome {
+// the broker has it. It gives up only when the message
+// was held for as long as it may, has returned to its queue anyway, or Run ends.
+func (s *session) quarantine(h *held, o *Observation) Outcome {
 	log := s.log.With("id", o.Message.ID, "attempts", o.Attempts, "error", o.Err)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
 		log = log.With("stack", string(panicked.Stack))
 	}
 	out := broker.Outgoing{
 		Exchange: s.config.Topology.Quarantine(), RoutingKey: o.Message.RoutingKey, Mandatory: true,
-		Publishing: quarantined(s.config.Topology, d, o, time.Now()),
+		Publishing: quarantined(s.config.Topology, h.Delivery, o, time.Now()),
 	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
-		err := s.publish(out)
+		err := s.publish(h.wanted, out)
 		if err == nil {
 			log.Error("quarantined a message")
 			return Quarantined
 		}
 		pause := wait.NextBackOff()
 		log.Warn("cannot quarantine a message; it stays unacknowledged", "reason", err, "retry_in", pause)
-		if !sleep(s.alive, pause) {
+		if !sleep(h.wanted, pause) {
 			return Returned
 		}
 	}
 }
 
 // publish returns nil once the broker has confirmed out.
-func (s *session) publish(out broker.Outgoing) error {
+func (s *session) publish(ctx context.Context, out broker.Outgoing) error {
 	answer := make(chan error, 1)
-	if err := s.publisher.Publish(s.alive, out, func(err error) { answer <- err }); err != nil {
+	if err := s.publisher.Publish(ctx, out, func(err error) { answer <- err }); err != nil {
 		return err
 	}
 	select {
 	case err := <-answer:
 		return err
-	case <-s.alive.Done():
-		return s.alive.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

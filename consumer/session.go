@@ -14,7 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
-var errCancelled = errors.New("the broker has cancelled the consumer; was its queue deleted?")
+var errCancelled = errors.New("the broker has cancelled the consumer; was its queue deleted, or a message not acknowledged within consumer_timeout?")
 
 // session is one channel that consumes.
 //
@@ -29,12 +29,18 @@ type session struct {
 	wary       bool
 	harmless   int // messages that could be decoded
 	tag        string
+	consumed   int // how often the session has subscribed
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
 	unknown    chan struct{}   // closed by watch
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
+
+	holding  holding
+	line     []*held       // what waits for a free handler; of dispatch alone
+	answered chan struct{} // closed when a pause is over, nil where there is none; of dispatch alone
+	paused   atomic.Bool   // whether the queue is not consumed on purpose
 
 	acknowledged atomic.Int64
 	manyAt       atomic.Int64 // Unix ns, of the last of each inFlight of them
@@ -94,6 +100,11 @@ func (s *session) consume() error {
 	if s.wary {
 		prefetch, how = 1, "one by one for now, since it was cut short"
 	}
+	if s.consumed++; s.consumed > 1 {
+		// A tag is for one consumer. RabbitMQ 3.10 closes the connection with 541 when the
+		// tag comes again while messages of its first consumer are not settled.
+		how += ", " + strconv.Itoa(s.consumed)
+	}
 	s.tag = tag(s.config.ConnectionName, how)
 	if err := s.ch.Qos(prefetch, 0, false); err != nil {
 		return broker.Classify(err)
@@ -110,10 +121,21 @@ func tag(who, how string) string {
 }
 
 // dispatch hands deliveries over, in order, as handlers become free.
-func (s *session) dispatch() error {
+func (s *session) dispatch() (err error) {
+	defer func() {
+		if err != nil { // the broker takes back everything
+			s.giveUp()
+		}
+	}()
 	calm := time.NewTimer(steady)
 	defer calm.Stop()
+	look := time.NewTicker(max(1, s.config.share(lookShare)))
+	defer look.Stop()
 	for s.intake.Err() == nil {
+		var free chan<- struct{}
+		if len(s.line) > 0 {
+			free = s.slots
+		}
 		var err error
 		select {
 		case <-s.intake.Done():
@@ -125,13 +147,19 @@ func (s *session) dispatch() error {
 			err = errCancelled
 		case <-calm.C:
 			err = s.relax()
+		case now := <-look.C:
+			err = s.giveBackInTime(now)
+		case <-s.answered:
+			err = s.resume()
+		case free <- struct{}{}:
+			s.begin()
 		case d, ok := <-s.deliveries:
 			if !ok {
 				s.deliveries = nil // closed or cancelled says why
 				continue
 			}
-			err = s.admit(d)
-			if s.harmless++; err == nil && s.harmless == s.config.Prefetch {
+			s.admit(d)
+			if s.harmless++; s.harmless == s.config.Prefetch {
 				err = s.relax()
 			}
 		}
@@ -142,72 +170,59 @@ func (s *session) dispatch() error {
 	return s.finish()
 }
 
-// admit waits for a free handler and gives d to it, or leaves d to whoever handles
-// the one before it of the same key.
-func (s *session) admit(d amqp.Delivery) error {
-	key := s.keyOf(&d)
-	if key != "" && !s.order.enter(key, turn{s, &d}) {
-		return nil
+// admit has d wait for a free handler, or for the one before it of the same key.
+func (s *session) admit(d amqp.Delivery) {
+	h := s.hold(&d)
+	if h.key == "" || s.order.enter(h.key, turn{s, h}) {
+		s.line = append(s.line, h)
 	}
-	free, err := s.awaitSlot(&d)
-	if !free {
-		s.letOthersIn(key)
-		return err
-	}
-	s.handlers.Go(func() {
-		s.handle(&d)
-		s.letOthersIn(key)
-	})
-	return nil
 }
 
-// awaitSlot waits for a free handler. A lost channel and the end of the intake are
-// noticed meanwhile.
-func (s *session) awaitSlot(d *amqp.Delivery) (bool, error) {
-	select {
-	case s.slots <- struct{}{}:
-	case reason := <-s.closed:
-		return false, closedBecause(reason)
-	case <-s.intake.Done():
-		return false, d.Nack(false, true)
-	}
+// begin gives the first that waits to a handler, for which a slot is taken.
+func (s *session) begin() {
 	if s.intake.Err() != nil { // both were possible
 		<-s.slots
-		return false, d.Nack(false, true)
+		return
 	}
-	return true, nil
+	h := s.line[0]
+	s.line = s.line[1:]
+	s.handlers.Go(func() {
+		s.handle(h)
+		s.letOthersIn(h.key)
+	})
 }
 
 // relax ends the caution of a wary session.
 func (s *session) relax() error {
-	if !s.wary || s.deliveries == nil {
+	if !s.wary {
 		return nil
 	}
 	s.wary = false
-	last := s.deliveries
-	if err := s.ch.Cancel(s.tag, false); err != nil {
+	if s.deliveries == nil {
+		return nil
+	}
+	if err := s.stopConsuming(); err != nil { // at most one message is on its way
 		return err
 	}
-	if err := s.consume(); err != nil {
-		return err
-	}
-	for d := range last { // at most one, sent before the broker had cancelled
-		if err := s.admit(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.consume()
 }
 
 // finish ends the intake: what no handler has begun goes back at once, so that
 // other consumers need not wait for this one's drain.
 func (s *session) finish() error {
 	gaveBack := make(chan struct{})
+	unbegun := s.giveUp()
 	s.background.Go(func() {
 		defer close(gaveBack)
 		// With the answer, because until then deliveries arrive; beside the drain,
 		// because a silent broker gives none before Run hangs up.
-		if err := s.ch.Cancel(s.tag, false); err != nil || s.deliveries == nil {
+		if err := s.ch.Cancel(s.tag, false); err != nil {
+			return
+		}
+		for _, h := range unbegun {
+			_ = h.Nack(false, true) // likewise
+		}
+		if s.deliveries == nil {
 			return
 		}
 		for d := range s.deliveries {

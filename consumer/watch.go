@@ -33,7 +33,7 @@ func (s *session) watch() {
 		case errors.Is(broker.Classify(err), broker.ErrMissing):
 			missed = 2
 		case err != nil:
-		case queue.Consumers > 0:
+		case queue.Consumers > 0 || s.paused.Load():
 			missed = 0
 		default:
 			missed++

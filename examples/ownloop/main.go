@@ -1,7 +1,7 @@
 // Command ownloop is a service that has an amqp091 consumer of its own, and keeps
 // it: of the delay bridge it takes the ledger alone. It writes a reminder into
 // MariaDB or MySQL for each message that falls due, once, however often the message
-// comes.
+// comes. What cannot be handled ends in the quarantine (delaybridge quarantine list).
 //
 // It needs a database (DATABASE_DSN, as github.com/go-sql-driver/mysql reads it),
 // RabbitMQ (DELAYBRIDGE_AMQP_URL) and the topology that a bridge puts in place.
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the database/sql driver
 )
@@ -45,9 +46,12 @@ func start(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	return (&loop{
-		url:      os.Getenv("DELAYBRIDGE_AMQP_URL"),
-		exchange: "delaybridge.ready",
-		handle:   reminders.write,
-		log:      log,
+		url:        os.Getenv("DELAYBRIDGE_AMQP_URL"),
+		exchange:   "delaybridge.ready",
+		quarantine: "delaybridge.quarantine",
+		handle:     reminders.write,
+		ping:       db.PingContext,
+		pause:      time.Second,
+		log:        log,
 	}).run(ctx)
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,7 +48,7 @@ func TestOneReminderForEachMessage(t *testing.T) {
 
 	var handled atomic.Int64
 	l := &loop{
-		url: env.AMQPURL, exchange: tiers.ReadyExchange(),
+		url: env.AMQPURL, exchange: tiers.ReadyExchange(), quarantine: tiers.Quarantine(), ping: db.PingContext, pause: time.Second,
 		handle: func(ctx context.Context, d *amqp.Delivery) (bool, error) {
 			first, err := r.write(ctx, d)
 			if err == nil {
@@ -85,6 +87,95 @@ func TestOneReminderForEachMessage(t *testing.T) {
 		if reminders != 1 {
 			t.Errorf("%d reminders for %s, want 1", reminders, id)
 		}
+	}
+}
+
+// What fails is neither lost nor tried for ever: poison is quarantined, once, and a database
+// that is away for longer than any number of attempts costs a message one more delivery.
+func TestFailuresNeitherLoseNorLoop(t *testing.T) {
+	t.Parallel()
+	const messages = 20
+	env := servertest.ForTest(t)
+	tiers, err := topology.New(topology.Config{Prefix: env.Prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := channel(t, env.AMQPURL)
+	if _, err := tiers.Apply(t.Context(), ch.conn); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var pings int
+	away, tried, handled := true, map[string]int{}, map[string]int{}
+	errAway := errors.New("the database is away")
+	l := &loop{
+		url: env.AMQPURL, exchange: tiers.ReadyExchange(), quarantine: tiers.Quarantine(), pause: 10 * time.Millisecond,
+		ping: func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if pings++; away && len(tried) > 0 { // it goes away while messages are handled
+				return errAway
+			}
+			return nil
+		},
+		handle: func(_ context.Context, d *amqp.Delivery) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried[d.MessageId]++
+			switch {
+			case away:
+				return false, errAway
+			case d.MessageId == "m-0":
+				return false, errors.New("poison")
+			}
+			handled[d.MessageId]++
+			return true, nil
+		},
+		log: slog.New(slog.DiscardHandler),
+	}
+	if _, err := l.subscribe(ch.Channel); err != nil { // so that there is a queue
+		t.Fatal(err)
+	}
+	ch.close()
+	ch = channel(t, env.AMQPURL)
+	for n := range messages {
+		ch.delayed(t, tiers.EntryExchange(), fmt.Sprintf("m-%d", n))
+	}
+	started(t, l)
+	await(t, func() (bool, string) { // for longer than a delivery limit
+		mu.Lock()
+		defer mu.Unlock()
+		return pings > 50, fmt.Sprintf("asked %d times for the database", pings)
+	})
+	mu.Lock()
+	for id, n := range tried {
+		if n > 1 {
+			t.Errorf("%s was delivered %d times while the database is away", id, n)
+		}
+	}
+	away = false
+	mu.Unlock()
+	await(t, func() (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(handled) == messages-1, fmt.Sprintf("%d messages handled, want %d", len(handled), messages-1)
+	})
+	for queue, want := range map[string]int{tiers.Quarantine(): 1, queue: 0} {
+		await(t, func() (bool, string) {
+			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q.Messages == want, fmt.Sprintf("%s has %d messages, want %d", queue, q.Messages, want)
+		})
+	}
+	if d, ok, err := ch.Get(tiers.Quarantine(), true); err != nil || !ok || d.MessageId != "m-0" {
+		t.Errorf("in quarantine is %q (%t, %v)", d.MessageId, ok, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := tried["m-0"]; n < attempts || n > attempts+1 {
+		t.Errorf("poison was tried %d times, want %d, and once while the database was away", n, attempts)
 	}
 }
 
