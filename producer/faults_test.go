@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -170,4 +172,63 @@ func TestNothingUnderWayIsLostByStopping(t *testing.T) {
 		}
 	}
 	b.collect(t, everything, l.confirmed()...)
+}
+
+// A queue that answers nothing, such as one without a majority, holds up no message to
+// another, and no more than a few wait for it.
+func TestSilentQueueHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	server := servertest.SingleRabbitMQ(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, "silent")}
+	b.apply(t)
+	ch, err := b.dial(t).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []string{"silent", "fine"} {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.QueueBind(queue, queue, b.topology.ReadyExchange(), false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := b.producer(t, producer.Config{})
+	resume := servertest.Silence(t, server, "silent")
+	publish := func(ctx context.Context, key string, i int, w message.When) error {
+		_, err := p.Publish(ctx, message.Message{ID: fmt.Sprint(key, i, w), RoutingKey: key, Body: []byte("x")}, w)
+		return err
+	}
+	var hung, others sync.WaitGroup
+	impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for i := range 100 {
+		hung.Go(func() {
+			if err := publish(impatient, "silent", i, message.When{}); !errors.Is(err, producer.ErrUnconfirmed) && !errors.Is(err, producer.ErrNotSent) {
+				t.Errorf("to the queue that answers nothing: got %v, want ErrUnconfirmed or ErrNotSent", err)
+			}
+		})
+	}
+	for i := range 200 {
+		for _, w := range []message.When{{}, message.After(time.Second)} {
+			others.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := publish(ctx, "fine", i, w); err != nil {
+					t.Errorf("to another queue: %v", err)
+				}
+			})
+		}
+	}
+	others.Wait()
+	hung.Wait()
+	late, cancelLate := context.WithTimeout(t.Context(), soon)
+	defer cancelLate()
+	if err := publish(late, "silent", 1000, message.When{}); !errors.Is(err, producer.ErrNotSent) || !strings.Contains(err.Error(), "answers nothing") {
+		t.Errorf("to a queue that is known to answer nothing: got %v, want ErrNotSent, and why", err)
+	}
+	resume()
+	if err := publish(t.Context(), "silent", 2000, message.When{}); err != nil {
+		t.Errorf("to the queue that answers again: %v", err)
+	}
 }

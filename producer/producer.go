@@ -11,8 +11,7 @@
 //
 // [Producer.Publish] returns nil only once the broker or Redis has taken
 // responsibility for the message. It may be called from any number of
-// goroutines, whose messages share a few channels without waiting for each
-// other's confirms.
+// goroutines, whose messages do not wait for each other's confirms.
 package producer
 
 import (
@@ -34,7 +33,7 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultChannels       = 2
+	DefaultChannels       = 16
 	DefaultConnectionName = "delaybridge producer"
 	DefaultDrainTimeout   = 10 * time.Second
 	DefaultTimeout        = 30 * time.Second
@@ -65,8 +64,9 @@ type Config struct {
 	// Untracked has messages whose delay equals a tier go straight there, past the
 	// Parker: they need neither Redis nor a bridge. Defaults to false.
 	Untracked bool
-	// Channels is the number of AMQP channels to publish over, 1 to MaxChannels.
-	// Defaults to DefaultChannels.
+	// Channels is the most AMQP channels to publish over, 1 to MaxChannels. Each carries
+	// messages of one tier, or of one routing key that are due at once: as many queues
+	// that answer nothing hold up no message to others. Defaults to DefaultChannels.
 	Channels int
 	// ConnectionName is shown in the management UI. Defaults to
 	// DefaultConnectionName.

@@ -13,6 +13,9 @@ var (
 	errStopped   = errors.New("the producer has stopped")
 )
 
+// workers is how many goroutines publish.
+const workers = 2
+
 // Run keeps the connection to the broker until ctx ends. Then it refuses new
 // messages and those that still wait for a connection, waits for the answers to
 // the others, at most for Config.DrainTimeout, and returns nil. It returns an error only where trying
@@ -30,11 +33,10 @@ func (p *Producer) Run(ctx context.Context) error {
 	lost := make(chan error, 1)
 	go func() { lost <- p.conn.Run(connected) }()
 
-	var workers sync.WaitGroup
-	publishers := make([]*broker.Publisher, p.config.Channels)
-	for i := range publishers {
-		publishers[i] = broker.NewPublisher(p.conn)
-		workers.Go(func() { p.work(publishers[i]) })
+	var publishing sync.WaitGroup
+	pool := broker.NewPool(p.conn, p.config.Channels)
+	for range workers {
+		publishing.Go(func() { p.work(pool) })
 	}
 
 	var err error
@@ -47,10 +49,8 @@ func (p *Producer) Run(ctx context.Context) error {
 		err = <-lost
 	}
 	close(p.stopped)
-	workers.Wait()
-	for _, publisher := range publishers {
-		publisher.Close()
-	}
+	publishing.Wait()
+	pool.Close()
 	return err
 }
 

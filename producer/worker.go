@@ -131,10 +131,10 @@ func (p *Producer) awaitRun(ctx context.Context) error {
 	}
 }
 
-// work publishes over one channel until the producer has stopped. What it has
+// work publishes until the producer has stopped. What it has
 // taken gets an answer: from the publisher, or, at the latest, at the end of the
 // connection.
-func (p *Producer) work(publisher *broker.Publisher) {
+func (p *Producer) work(pool *broker.Pool) {
 	for {
 		select {
 		case <-p.stopped:
@@ -142,7 +142,7 @@ func (p *Producer) work(publisher *broker.Publisher) {
 		case r := <-p.queue:
 			err := p.look(r.ctx, r.route)
 			if err == nil {
-				err = publisher.Publish(r.ctx, r.out, r.done)
+				err = pool.Publish(r.ctx, r.target, r.out, r.done)
 			}
 			if err != nil {
 				r.done(err)

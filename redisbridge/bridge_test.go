@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -206,6 +207,13 @@ func (a *arrivals) note(d *amqp.Delivery) {
 	case a.changed <- struct{}{}:
 	default:
 	}
+}
+
+// of returns the arrivals of one message.
+func (a *arrivals) of(id string) []arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.byID[id])
 }
 
 // await returns the arrivals once n different messages are there.

@@ -41,7 +41,7 @@ var (
 func (b *Bridge) intake(ctx context.Context) error {
 	work, end := b.drainContext(ctx)
 	defer end()
-	ready := broker.NewPublisher(b.conn)
+	ready := broker.NewPool(b.conn, readyChannels)
 	wary := false
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -89,7 +89,7 @@ func (b *Bridge) drainContext(ctx context.Context) (context.Context, context.Can
 // takeIn consumes over one channel until it ends, and then waits for what is in
 // hand. It returns nil where there is no reason to be wary any more, and with ctx: then
 // it consumes no more, and finishes within work what it was given.
-func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Publisher, wary bool) error {
+func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool) error {
 	ch, err := b.consume.Channel(ctx)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (q *questions) get() (d amqp.Delivery, found bool, err error) {
 
 // takeInOne tries until the message is somewhere else, or work ends. Once ctx has ended it
 // leaves a message that is nowhere else in the inbox.
-func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Publisher, acks *acks, d *amqp.Delivery) {
+func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *acks, d *amqp.Delivery) {
 	e := entry{Delivery: d, id: d.MessageId}
 	if e.id == "" {
 		e.id = message.MadeUpID(d.Redelivered)
@@ -278,7 +278,7 @@ type entry struct {
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
-func (b *Bridge) place(ctx context.Context, ready *broker.Publisher, e *entry) error {
+func (b *Bridge) place(ctx context.Context, ready *broker.Pool, e *entry) error {
 	m := message.FromDelivery(e.Delivery)
 	m.Entry = b.config.Topology.EntryOf(e.Exchange) // whatever the headers say
 	if m.ID == "" {
@@ -319,7 +319,7 @@ func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time
 }
 
 // deliver parks a message, or publishes it where it is due.
-func (b *Bridge) deliver(ctx context.Context, ready *broker.Publisher, e *entry, m *message.Message, when message.When) error {
+func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When) error {
 	if when != (message.When{}) {
 		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when, e.asked)
 		switch {
@@ -360,7 +360,7 @@ const intakeSilent = intakePrefetch / 4
 
 // publish returns once the broker has answered. It does not wait for a target that was
 // silent before: that is ErrSilent.
-func (b *Bridge) publish(ctx context.Context, p *broker.Publisher, out broker.Outgoing) error {
+func (b *Bridge) publish(ctx context.Context, p *broker.Pool, out broker.Outgoing) error {
 	target := targetOf(plan{}, out)
 	silence, err := b.unanswered.AdmitUnlessSilent(ctx, target, broker.QueueBound)
 	switch {
@@ -379,7 +379,7 @@ func (b *Bridge) publish(ctx context.Context, p *broker.Publisher, out broker.Ou
 		b.unanswered.Answered(target)
 		answer <- err
 	}
-	if err := p.Publish(ctx, out, answered); err != nil {
+	if err := p.Publish(ctx, target, out, answered); err != nil {
 		answered(nil)
 		return err
 	}

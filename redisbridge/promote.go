@@ -91,11 +91,11 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		time.AfterFunc(p.left, func() { s.publishDue(ctx, out, target, m, path, land) })
 		return nil
 	}
-	publisher := s.ready
+	send := s.ready.Publish
 	if p.lane > 0 {
-		publisher = s.lanes
+		send = s.lane
 	}
-	err := s.publish(ctx, publisher, out, target, m.id, path, land)
+	err := s.publish(ctx, send, out, target, m.id, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
 		s.flight.cancel()
@@ -201,14 +201,27 @@ func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Ta
 		s.flight.land(outcome{parked: m, back: true})
 		return
 	}
-	if err := s.publish(ctx, s.ready, out, t, m.id, path, land); err != nil {
+	if err := s.publish(ctx, s.ready.Publish, out, t, m.id, path, land); err != nil {
 		land(err)
 	}
 }
 
+// lane publishes into the lane t, after all that was published there before.
+func (s *shard) lane(ctx context.Context, t broker.Target, out broker.Outgoing, done func(error)) error {
+	p := s.lanes[t.Exchange]
+	if p == nil {
+		p = broker.NewSequence(s.b.conn)
+		s.lanes[t.Exchange] = p
+	}
+	return p.Publish(ctx, out, done)
+}
+
+// sending is how a message reaches the broker.
+type sending func(ctx context.Context, t broker.Target, out broker.Outgoing, done func(error)) error
+
 // publish publishes a message that was admitted to t.
 func (s *shard) publish(
-	ctx context.Context, p *broker.Publisher, out broker.Outgoing, t broker.Target, id string, path message.Path, land func(error),
+	ctx context.Context, send sending, out broker.Outgoing, t broker.Target, id string, path message.Path, land func(error),
 ) error {
 	s.entering.Add(1)
 	began, answered := s.b.stopwatch(), s.b.confirms.begin(out.Exchange, out.RoutingKey)
@@ -218,7 +231,7 @@ func (s *shard) publish(
 		s.entering.Add(-1)
 		signal(s.entered)
 	}
-	err := p.Publish(ctx, out, func(err error) {
+	err := send(ctx, t, out, func(err error) {
 		left()
 		s.b.stop(began, err)
 		land(err)

@@ -32,6 +32,9 @@ const (
 	// of it is late by that wait. And shards that work off a backlog side by side
 	// stay so only if the broker has little of each in hand.
 	window = 64
+	// readyChannels is how many channels a shard, and the intake, may have for what goes
+	// straight to the ready exchange: as many queues that answer nothing hold up no others.
+	readyChannels = 16
 	// refusedPause is how long a message waits that a queue has refused, and
 	// brokenPause, at most, one over which the broker has closed the channel;
 	// unfitPause, where it objects to the message itself.
@@ -41,14 +44,14 @@ const (
 )
 
 // shard promotes the messages of one shard while this bridge owns it. One
-// goroutine claims and publishes, so that the order of publishing is the order
+// goroutine claims and publishes into the lanes, so that the order of publishing is the order
 // of promotion; another one settles.
 type shard struct {
 	b      *Bridge
 	n      int
 	keys   shardKeys
-	lanes  *broker.Publisher // in due order
-	ready  *broker.Publisher // for what goes straight to the ready exchange
+	lanes  map[string]*broker.Publisher // by exchange; each in due order
+	ready  *broker.Pool                 // for what goes straight to the ready exchange
 	leads  []time.Duration
 	flight *flight
 	woken  chan struct{}
@@ -78,8 +81,8 @@ type shard struct {
 
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
-		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: broker.NewSequence(b.conn),
-		ready: broker.NewPublisher(b.conn), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
+		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: map[string]*broker.Publisher{},
+		ready: broker.NewPool(b.conn, readyChannels), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
 		entered: make(chan struct{}, 1), clock: newServerClock(), objections: newObjections(), unanswered: broker.NewUnanswered(),
 	}
 }
