@@ -195,6 +195,7 @@ func (j *publishJob) newProgress(size int64) *progress {
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // the library's own ticker races with Add
 	}
 	if size >= 0 {
 		options = append(options, progressbar.OptionShowBytes(true))
