@@ -57,6 +57,7 @@ type Conn struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever a field below changes
 	conn    *amqp.Connection
+	hangUp  func() error // ends conn without a word to the broker
 	blocked bool
 	reason  string // why blocked, as the broker says
 	ended   error  // why Run has ended
@@ -111,12 +112,12 @@ func (c *Conn) supervise(ctx context.Context) error {
 	}
 	said := ""
 	for ctx.Err() == nil {
-		conn, err := c.dial(ctx)
+		conn, hangUp, err := c.dial(ctx)
 		if err == nil {
 			wait.Reset()
 			connected, said = true, ""
 			log.Info("connected to RabbitMQ")
-			err = c.serve(ctx, conn)
+			err = c.serve(ctx, conn, hangUp)
 			lost, patience = time.Now(), c.config.GiveUpAfter
 		}
 		switch {
@@ -140,8 +141,10 @@ func (c *Conn) supervise(ctx context.Context) error {
 	return nil
 }
 
-func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
+// dial also returns what ends the connection without a word to the broker.
+func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
 	properties := c.properties()
+	var socket net.Conn
 	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
@@ -151,14 +154,15 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, error) {
 			if err != nil {
 				return nil, err
 			}
+			socket = conn
 			// The library lifts this deadline once the handshake is done.
 			return gather(conn), conn.SetDeadline(time.Now().Add(dialTimeout))
 		},
 	})
 	if err != nil {
-		return nil, classifyDial(err, c.config.URL)
+		return nil, nil, classifyDial(err, c.config.URL)
 	}
-	return conn, nil
+	return conn, socket.Close, nil
 }
 
 // outspoken returns the URL's user and password in a form that has the broker
@@ -186,16 +190,24 @@ func (a *outspokenAuth) Response() string {
 	return a.Authentication.Response()
 }
 
+// blockedGrace is how long a broker that has blocked publishers may take to close a connection.
+// Mostly it reads nothing from it, and so does not answer: its heartbeats would prolong the
+// library's deadline.
+const blockedGrace = time.Second
+
 // serve publishes conn to the waiting and returns when it has ended.
-func (c *Conn) serve(ctx context.Context, conn *amqp.Connection) error {
+func (c *Conn) serve(ctx context.Context, conn *amqp.Connection, hangUp func() error) error {
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	c.update(func() { c.conn, c.blocked, c.made = conn, false, c.made+1 })
-	defer c.update(func() { c.conn, c.blocked = nil, false })
+	c.update(func() { c.conn, c.hangUp, c.blocked, c.made = conn, hangUp, false, c.made+1 })
+	defer c.update(func() { c.conn, c.hangUp, c.blocked = nil, nil, false })
 	c.config.Connected()
 	for {
 		select {
 		case <-ctx.Done():
+			if c.Blocked() != nil {
+				defer time.AfterFunc(blockedGrace, func() { _ = hangUp() }).Stop()
+			}
 			_ = conn.CloseDeadline(time.Now().Add(dialTimeout))
 			return nil
 		case reason, ok := <-closed:
