@@ -296,12 +296,13 @@ func (c *Conn) blockade() error {
 	case !c.blocked:
 		return nil
 	case c.reason == "":
-		return errBlocked
+		return ErrBlocked
 	}
-	return fmt.Errorf("%w: %s", errBlocked, c.reason)
+	return fmt.Errorf("%w: %s", ErrBlocked, c.reason)
 }
 
-var errBlocked = errors.New("the broker has blocked publishers, for lack of memory or disk (connection.blocked)")
+// ErrBlocked means that the broker takes nothing from publishers for now.
+var ErrBlocked = errors.New("the broker has blocked publishers, for lack of memory or disk (connection.blocked)")
 
 func (c *Conn) usable() bool { return c.conn != nil && !c.blocked }
 
