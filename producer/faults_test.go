@@ -155,6 +155,36 @@ func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
 	}
 }
 
+// A broker that has blocked publishers does not answer who closes a connection.
+func TestMemoryAlarmDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	server := servertest.RabbitMQForTest(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, "alarm")}
+	b.apply(t)
+	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	stop := run(t, p)
+	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Control(t.Context(), "set_vm_memory_high_watermark", "0.000001"); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); p.Check() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the broker has not blocked the producer")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		_, _ = p.Publish(ctx, order("during"), message.When{}) // the broker tells those who publish
+		cancel()
+	}
+	const most = 8 * time.Second // without a limit of its own it took 20
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > most {
+		t.Errorf("it took %v to end, want less than %v", took, most)
+	}
+}
+
 // Work in hand is finished although the context of Run has ended.
 func TestNothingUnderWayIsLostByStopping(t *testing.T) {
 	t.Parallel()

@@ -56,9 +56,9 @@ type Config struct {
 	// Name starts the bridge's ID and its connections' names. Defaults to the
 	// host's name.
 	Name string
-	// Lease is how long a shard stays with a bridge that is not heard of. When
-	// a bridge dies, its messages wait no longer than about two leases for
-	// another one; the lanes make up for that where their TTL is longer.
+	// Lease is how long a shard stays with a bridge that is not heard of. When a
+	// bridge dies, another one takes its messages over once the lease is over, or a
+	// second later; the lanes make up for that where their TTL is longer.
 	// Defaults to DefaultLease.
 	Lease time.Duration
 	// MaxInFlight bounds the messages of one shard that are claimed and not yet

@@ -125,6 +125,28 @@ func TestReportOfTheDeadIsForgotten(t *testing.T) {
 	}
 }
 
+// Bridges that come while one is not subscribed yet, or no longer, are not overheard: their
+// shards would be late to be handed over to them.
+func TestSubscribingLooksAtTheRegister(t *testing.T) {
+	t.Parallel()
+	top, err := topology.New(topology.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := redisbridge.NewClient("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	bridge, err := redisbridge.New(redisbridge.Config{Client: client, Topology: top, AMQPURL: "amqp://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !redisbridge.LooksAtRegisterOnceSubscribed(bridge) {
+		t.Error("what the register has become before the subscription is not looked at")
+	}
+}
+
 // Deliveries are seen as consumers tell of them, and none twice.
 func TestFlowShowsDeliveries(t *testing.T) {
 	t.Parallel()

@@ -207,3 +207,10 @@ func SameOwner(a, b Owner) bool { return a.is(b) }
 func SinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
 	return sinceStamp(d, w, within, now)
 }
+
+// LooksAtRegisterOnceSubscribed reports whether a bridge looks at the register anew when its
+// subscription begins.
+func LooksAtRegisterOnceSubscribed(b *Bridge) bool {
+	b.hear(&redis.Subscription{Kind: "subscribe"})
+	return len(b.register.rush) == 1
+}

@@ -150,6 +150,7 @@ func (b *Bridge) hear(event any) {
 	switch {
 	case !ok: // subscribed, perhaps again: whatever was said meanwhile is unheard
 		b.wakeShards()
+		signal(b.register.rush)
 	case b.pace.hear(message.Payload):
 	case message.Payload == wakeAll:
 		signal(b.register.rush)

@@ -5,6 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +100,117 @@ func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
 	}
 	if err := stopped.Wait(); err != nil {
 		t.Errorf("SIGTERM: %v, want exit code 0", err)
+	}
+}
+
+// A bridge is killed under load. The other one takes its shard over when the lease is over, and
+// does not wait until the dead one is out of the register. The instants are Redis' own.
+func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
+	t.Parallel()
+	vars := scriptEnv(t)
+	vars["DELAYBRIDGE_SHARDS"] = "2"
+	program := filepath.Join(program(t), "delaybridge")
+	start := func(arguments ...string) *exec.Cmd {
+		cmd := exec.Command(program, arguments...)
+		cmd.Env = os.Environ()
+		for name, value := range vars {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd
+	}
+	if err := start("topology", "apply").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	top, err := topology.New(topology.Config{
+		Prefix: vars["DELAYBRIDGE_PREFIX"], Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliveries := everythingReady(t, vars["DELAYBRIDGE_AMQP_URL"], top)
+	client, err := redisbridge.NewClient(vars["DELAYBRIDGE_REDIS_URL"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := start("bridge", "--name", "dead")
+	start("bridge", "--name", "heir")
+
+	parked := 0
+	// awaitOwners parks messages until the shards' owners are as wanted, and returns the state
+	// of each shard as it was then.
+	awaitOwners := func(wanted func(names []string) bool) (states []map[string]string) {
+		t.Helper()
+		for began := time.Now(); ; <-time.After(10 * time.Millisecond) {
+			for range 5 {
+				m := &message.Message{ID: fmt.Sprintf("m-%d", parked), RoutingKey: "k"}
+				if _, err := park.Park(t.Context(), m, message.After(time.Duration(1500+parked%3000)*time.Millisecond)); err != nil {
+					t.Fatal(err)
+				}
+				parked++
+			}
+			states = nil
+			var names []string
+			for shard := range 2 {
+				state, err := client.HGetAll(t.Context(), fmt.Sprintf("{%s:%d}:state", top.Prefix(), shard)).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				name, _, _ := strings.Cut(state["owner"], "-")
+				states, names = append(states, state), append(names, name)
+			}
+			if wanted(names) {
+				return states
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("the shards' owners are %q", names)
+			}
+		}
+	}
+	leaseEnd := func(state map[string]string) time.Time {
+		ms, err := strconv.ParseInt(state["lease"], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.UnixMilli(ms)
+	}
+	awaitOwners(func(names []string) bool { slices.Sort(names); return slices.Equal(names, []string{"dead", "heir"}) })
+	if err := dead.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Wait()
+	last := awaitOwners(func(names []string) bool { return slices.Contains(names, "dead") })
+	next := awaitOwners(func(names []string) bool { return slices.Equal(names, []string{"heir", "heir"}) })
+	for shard := range last {
+		if !strings.HasPrefix(last[shard]["owner"], "dead-") {
+			continue
+		}
+		if score, err := client.ZScore(t.Context(), "{"+top.Prefix()+"}:bridges", last[shard]["owner"]).Result(); err != nil || score == 0 {
+			t.Errorf("the shard was taken over only once the dead bridge was out of the register (%v)", err)
+		}
+		taken := leaseEnd(next[shard]).Add(-redisbridge.DefaultLease) // or a renewal soon after
+		after := taken.Sub(leaseEnd(last[shard]))
+		t.Logf("shard %d was taken over %v after the lease was over", shard, after)
+		if after < 0 || after > redisbridge.DefaultLease {
+			t.Errorf("shard %d was taken over %v after the dead bridge's lease was over, want within a lease of %v", shard, after, redisbridge.DefaultLease)
+		}
+	}
+	arrived := map[string]bool{}
+	for deadline := time.After(time.Minute); len(arrived) < parked; {
+		select {
+		case d := <-deliveries:
+			arrived[d.MessageId] = true
+		case <-deadline:
+			t.Fatalf("%d of %d messages arrived", len(arrived), parked)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -95,6 +96,7 @@ type publishReport struct {
 	server                           error // why Redis could not be reached
 	hopeless                         error // why no other line can do better
 	output                           error // why standard output cannot be written
+	blocked                          error // why the broker takes nothing for now
 }
 
 func (r *publishReport) add(p *publication) {
@@ -127,6 +129,9 @@ func (r *publishReport) add(p *publication) {
 		errors.Is(p.err, redisbridge.ErrConfiguration)):
 		r.hopeless = p.err
 		r.stop()
+	}
+	if errors.Is(p.err, broker.ErrBlocked) {
+		r.blocked = broker.ErrBlocked
 	}
 	r.progress.add(p)
 }
@@ -164,7 +169,7 @@ func (r *publishReport) close(ctx context.Context, lost error) error {
 	bad := total - r.published - r.duplicates
 	switch {
 	case ctx.Err() != nil:
-		r.say("interrupted: nothing after line %d was published", r.last)
+		r.say("interrupted: nothing after line %d was published%s", r.last, r.because())
 		return ctx.Err()
 	case r.hopeless != nil, lost != nil:
 		r.say("stopped: nothing after line %d was published", r.last)
@@ -174,9 +179,17 @@ func (r *publishReport) close(ctx context.Context, lost error) error {
 	case r.output != nil:
 		return fmt.Errorf("standard output: %w", r.output)
 	case bad > 0:
-		return fmt.Errorf("%d of %d lines were not published, or may not have been; see above", bad, total)
+		return fmt.Errorf("%d of %d lines were not published, or may not have been; see above%s", bad, total, r.because())
 	}
 	return nil
+}
+
+// because repeats in the last line what a long report says further up.
+func (r *publishReport) because() string {
+	if r.blocked == nil {
+		return ""
+	}
+	return ": " + r.blocked.Error()
 }
 
 // progress is a bar on the terminal, or nothing.
@@ -195,6 +208,7 @@ func (j *publishJob) newProgress(size int64) *progress {
 	options := []progressbar.Option{
 		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // the library's own ticker races with Add
 	}
 	if size >= 0 {
 		options = append(options, progressbar.OptionShowBytes(true))

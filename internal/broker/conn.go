@@ -193,6 +193,11 @@ func (a *outspokenAuth) Response() string {
 	return a.Authentication.Response()
 }
 
+// blockedGrace is how long a broker that has blocked publishers may take to close a connection.
+// Mostly it reads nothing from it, and so does not answer: its heartbeats would prolong the
+// library's deadline.
+const blockedGrace = time.Second
+
 // serve publishes conn to the waiting and returns when it has ended.
 func (c *Conn) serve(ctx context.Context, conn *amqp.Connection, hangUp func() error) error {
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
@@ -203,6 +208,9 @@ func (c *Conn) serve(ctx context.Context, conn *amqp.Connection, hangUp func() e
 	for {
 		select {
 		case <-ctx.Done():
+			if c.Blocked() != nil {
+				defer time.AfterFunc(blockedGrace, func() { _ = hangUp() }).Stop()
+			}
 			_ = conn.CloseDeadline(time.Now().Add(dialTimeout))
 			return nil
 		case reason, ok := <-closed:
@@ -331,12 +339,13 @@ func (c *Conn) blockade() error {
 	case !c.blocked:
 		return nil
 	case c.reason == "":
-		return errBlocked
+		return ErrBlocked
 	}
-	return fmt.Errorf("%w: %s", errBlocked, c.reason)
+	return fmt.Errorf("%w: %s", ErrBlocked, c.reason)
 }
 
-var errBlocked = errors.New("the broker has blocked publishers, for lack of memory or disk (connection.blocked)")
+// ErrBlocked means that the broker takes nothing from publishers for now.
+var ErrBlocked = errors.New("the broker has blocked publishers, for lack of memory or disk (connection.blocked)")
 
 func (c *Conn) usable() bool { return c.conn != nil && !c.blocked }
 

@@ -1,6 +1,10 @@
 package servertest_test
 
 import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -50,5 +54,43 @@ func TestForTestCleansUp(t *testing.T) {
 	if conn, err := amqp.Dial(gone.AMQPURL); err == nil {
 		_ = conn.Close()
 		t.Errorf("virtual host %s is still there", gone.VHost)
+	}
+}
+
+// noisyVariable has TestNoisy log.
+const noisyVariable = "TEST_IS_NOISY"
+
+func TestNoisy(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(noisyVariable) != "" {
+		slog.Warn("what the packages log by default")
+	}
+}
+
+// What the packages log by default does not hide what a test says, unless it is asked for.
+func TestDefaultLogIsDiscarded(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		vars      []string
+		logs      bool
+	}{
+		{name: "nothing said"},
+		{name: "-v", arguments: []string{"-test.v"}, logs: true},
+		{name: "environment", vars: []string{servertest.LogVariable + "=1"}, logs: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], append(test.arguments, "-test.run=^TestNoisy$")...)
+			cmd.Env = append(append(os.Environ(), servertest.LogVariable+"=", noisyVariable+"=1"), test.vars...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if logs := strings.Contains(string(out), "what the packages log"); logs != test.logs {
+				t.Errorf("logs is %v, want %v: %s", logs, test.logs, out)
+			}
+		})
 	}
 }

@@ -5,7 +5,9 @@ package servertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"testing"
@@ -49,7 +51,7 @@ var shared sharedServers
 // Main is for TestMain: it runs the tests, stops the servers that they shared,
 // and fails when a goroutine is left, but for those that leaks name. It does not return.
 func Main(m *testing.M, leaks ...goleak.Option) {
-	logging.Disable() // tests take Redis away, and thousands of lines would hide what one of them says
+	quieten()
 	code := m.Run()
 	ctx := context.Background()
 	if err := errors.Join(shared.stop(ctx), shared.postgreSQL.stop(ctx), shared.mariaDB.stop(ctx)); err != nil {
@@ -63,6 +65,19 @@ func Main(m *testing.M, leaks ...goleak.Option) {
 		}
 	}
 	os.Exit(code)
+}
+
+// LogVariable in the environment shows what the packages log by default; so does -v.
+const LogVariable = "DELAYBRIDGE_TEST_LOG"
+
+// quieten discards what nobody has asked for: tests take servers away and have handlers fail,
+// and thousands of lines would hide what one of the tests says.
+func quieten() {
+	logging.Disable()
+	flag.Parse()
+	if !testing.Verbose() && os.Getenv(LogVariable) == "" {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
 }
 
 // start returns where the shared servers answer, and starts them before that
