@@ -107,7 +107,7 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 		}
 	}
 	placed := time.Now()
-	c.note(history.Event{Kind: history.Placed, Order: o.ID, Detail: string(o.way) + " " + o.delay.String()})
+	c.note(history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Detail: string(o.way) + " " + o.delay.String()})
 	var besides sync.WaitGroup
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
 	if o.pays {
@@ -151,7 +151,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	m := o.message()
 	now := history.Now()
 	notBefore := instant
-	if o.way == wayProducer || o.way == wayEntry {
+	if o.way == wayProducer || o.way == wayEntry || o.way == wayNoID {
 		notBefore = history.After(now, o.delay)
 	}
 	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: notBefore.UnixMicro()}
@@ -175,7 +175,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}
-	case wayEntry:
+	case wayEntry, wayNoID:
 		err = c.enter(ctx, &m, message.HeaderDelay, o.delay.Milliseconds())
 	case wayEntryAt:
 		err = c.enter(ctx, &m, message.HeaderDeliverAt, instant.UnixMilli())
