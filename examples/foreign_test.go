@@ -119,7 +119,13 @@ func apply(t *testing.T, env servertest.Env, tiers *topology.Topology) {
 // bridge runs one until the test is over.
 func bridge(t *testing.T, env servertest.Env, tiers *topology.Topology) {
 	t.Helper()
-	b, err := redisbridge.New(redisbridge.Config{Client: servertest.OpenRedis(t, env.RedisURL), AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
+	client := servertest.OpenRedis(t, env.RedisURL)
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: tiers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.AuditAfter(t, park)
+	b, err := redisbridge.New(redisbridge.Config{Client: client, AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{Env: env, topology: top, client: client, park: park}
-	t.Cleanup(func() { b.audit(t) }) // after the bridges have ended
+	servertest.AuditAfter(t, park)
 	// A cluster of which a node is down may be short of leaders for a while, and says so
 	// with an internal error: one tries again, as the error of Apply says.
 	var busy *amqp.Error
@@ -71,20 +71,6 @@ func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// audit checks that what the test has left in Redis does not contradict itself.
-func (b *bench) audit(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	faults, err := b.park.Audit(ctx)
-	if err != nil {
-		t.Errorf("audit: %v", err)
-	}
-	for _, fault := range faults {
-		t.Errorf("audit: %s", fault)
-	}
 }
 
 // setUp declares the topology, and a queue that gets all that is ready.

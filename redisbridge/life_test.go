@@ -430,3 +430,24 @@ func last(acts []act, a act) bool {
 	}
 	return true
 }
+
+// A message that was rescheduled to earlier is handled, and its old copy is in the lane still. A
+// repetition that is published now is another message. The old copy must be dropped all the same.
+func TestOldCopyIsDroppedAfterARepetition(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, placed(), servertest.ForTest(t))
+	b.run(t, nil)
+	desk := b.attend(t)
+	const id = "o-1"
+	b.parkOne(t, id, message.After(8*time.Second))
+	until(t, "promoted", func() bool { held, err := b.held(t, id); return err == nil && !held })
+	if change, err := b.park.Reschedule(t.Context(), id, message.After(0)); err != nil || change.Outcome != redisbridge.Done {
+		t.Fatalf("rescheduled: %+v, %v", change, err)
+	}
+	until(t, "handled early", func() bool { return len(desk.times(id)) == 1 })
+	again := b.parkOne(t, id, message.After(8*time.Second))
+	until(t, "handled again", func() bool { return desk.due(id).Equal(again) })
+	if n, dropped := len(desk.times(id)), desk.drops(id); n != 2 || dropped != 1 {
+		t.Errorf("handled %d times and dropped %d times, want 2 and 1", n, dropped)
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -56,6 +57,7 @@ func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	servertest.AuditAfter(t, park)
 
 	const n = 600
 	due := map[string]time.Time{}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // beDelaybridge in the environment makes the test program the program.
@@ -85,6 +87,7 @@ func program(t *testing.T) (dir string) {
 func scriptEnv(t *testing.T) map[string]string {
 	t.Helper()
 	env := servertest.ForTest(t)
+	auditAfter(t, env)
 	asStranger := func(address string) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -110,6 +113,20 @@ func scriptEnv(t *testing.T) map[string]string {
 		"MANAGEMENT_OF_A_STRANGER":   asStranger(env.ManagementURL),
 		"REDIS_OF_A_STRANGER":        servertest.AsRedisUser(t, env.RedisURL, "stranger", "s3cret"),
 	}
+}
+
+// auditAfter looks at what the program has left in Redis, once the test is over.
+func auditAfter(t *testing.T, env servertest.Env) {
+	t.Helper()
+	top, err := topology.New(topology.Config{Prefix: env.Prefix, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: servertest.OpenRedis(t, env.RedisURL), Topology: top})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.AuditAfter(t, park)
 }
 
 // withoutConfigure makes a user who may do what a bridge does that puts nothing

@@ -71,6 +71,7 @@ func startRetries(t *testing.T) *retries {
 	if err != nil {
 		t.Fatal(err)
 	}
+	servertest.AuditAfter(t, park)
 	c, err := consumer.New(consumer.Config{
 		URL: r.env.AMQPURL, Topology: r.topology, Queue: "billing", Bind: []string{"#"}, Handler: consumer.HandlerFunc(r.handle),
 		Delayer: park, Retry: consumer.Retry{Attempts: retryAttempts}, Observe: r.observe,

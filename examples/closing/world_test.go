@@ -54,7 +54,13 @@ func newWorld(t *testing.T) *world {
 	if _, err := tiers.Apply(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
-	bridge, err := redisbridge.New(redisbridge.Config{Client: servertest.OpenRedis(t, env.RedisURL), AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
+	client := servertest.OpenRedis(t, env.RedisURL)
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: tiers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.AuditAfter(t, park)
+	bridge, err := redisbridge.New(redisbridge.Config{Client: client, AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // rest closes the shop, waits until no acknowledged order is under way any more,
@@ -52,7 +53,7 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		return nil, context.Cause(ctx)
 	}
 	final := &history.Final{Orders: map[string]history.OrderState{}}
-	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final))
+	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final), w.audit(final))
 }
 
 // awaitLast waits until no order is under way that must come to its end.
@@ -80,10 +81,12 @@ func (w *world) clearUnrouted() error {
 	})
 }
 
+func (w *world) historyDir() string { return filepath.Join(w.dir, "history") }
+
 // underway counts the orders whose message was acknowledged and has not come, or has
 // come and neither had its effect nor was rejected.
 func (w *world) underway() (int, error) {
-	events, err := history.Read(filepath.Join(w.dir, "history"))
+	events, err := history.Read(w.historyDir())
 	if err != nil {
 		return 0, err
 	}
@@ -161,7 +164,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 // emptyQueues lists the messages that lie in any queue.
 func (w *world) emptyQueues(final *history.Final) error {
 	return w.channel(func(ch *amqp.Channel) error {
-		names := []string{queue}
+		names := []string{queue, slowQueue}
 		for _, q := range w.topology.Queues() {
 			names = append(names, q.Name)
 		}
@@ -175,9 +178,9 @@ func (w *world) emptyQueues(final *history.Final) error {
 					break
 				}
 				if name == w.topology.Quarantine() && !w.sent(&d) {
-					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", d.MessageId))
+					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.MessageId, d.Body)))
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: d.MessageId, Reason: fmt.Sprint(d.Headers[message.HeaderError])})
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.MessageId, d.Body), Reason: fmt.Sprint(d.Headers[message.HeaderError])})
 			}
 		}
 		return nil
@@ -186,7 +189,7 @@ func (w *world) emptyQueues(final *history.Final) error {
 
 // sent says whether a message is what was sent for its order.
 func (w *world) sent(d *amqp.Delivery) bool {
-	n, ok := orderNumber(d.MessageId)
+	n, ok := orderNumber(orderOf(d.MessageId, d.Body))
 	o := planOrder(w.seed, n)
 	return ok && intact(&o, message.FromDelivery(d))
 }
@@ -214,6 +217,17 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 			}
 		}
 		return keys.Err()
+	})
+}
+
+// audit notes down where the keys in Redis contradict each other.
+func (w *world) audit(final *history.Final) error {
+	return w.store(func(c *redis.Client) error {
+		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: w.topology})
+		if err == nil {
+			final.Contradictions, err = park.Audit(w.ctx)
+		}
+		return err
 	})
 }
 

@@ -35,6 +35,8 @@ type role struct {
 	Began    int64   // when the first order was to be placed, Unix microseconds
 	Trap     *trap   // nil is none
 	Bridge   bridgeRole
+	Queue    string   // of a consumer
+	Bind     []string // likewise
 }
 
 // bridgeRole is what only a bridge needs.
@@ -139,6 +141,9 @@ const (
 	shards = 4
 	lead   = 5 * time.Second
 	queue  = "shop.closing"
+	// slowQueue is that of the orders whose routing key is slowKey.
+	slowQueue = "shop.slow"
+	slowKey   = keyPrefix + "slow"
 )
 
 func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }

@@ -45,9 +45,13 @@ func (p *player) consumer(ctx context.Context) error {
 	}}
 	desk := &desk{player: p, park: park}
 	c, err := consumer.New(consumer.Config{
-		URL: p.AMQP, Topology: p.topology, Queue: queue, Bind: []string{keyPrefix + "a", keyPrefix + "b"},
+		URL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
 		Handler: consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
+			if string(m.Body) == greeting {
+				return nil
+			}
 			p.received(m)
+			m.ID = orderOf(m.ID, m.Body)
 			if err := p.fail(&m); err != nil {
 				return err
 			}
@@ -62,8 +66,8 @@ func (p *player) consumer(ctx context.Context) error {
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
 		AssertEvery: repairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {
-			if o.Outcome == consumer.Acknowledged {
-				p.note(history.Event{Kind: history.Acknowledged, Order: o.Message.ID})
+			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != greeting {
+				p.note(history.Event{Kind: history.Acknowledged, Order: orderOf(o.Message.ID, o.Message.Body)})
 				// The acknowledgement follows this call.
 				time.AfterFunc(time.Millisecond, func() { p.step(stepAcknowledged) })
 			}
@@ -84,12 +88,13 @@ type desk struct {
 
 func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
 	arrival, err := d.park.Arrive(ctx, m)
+	order := orderOf(m.ID, m.Body)
 	switch {
 	case err != nil:
 	case arrival.Fate == message.DropCancelled:
-		d.note(history.Event{Kind: history.Dropped, Order: m.ID, Detail: history.DroppedCancelled})
+		d.note(history.Event{Kind: history.Dropped, Order: order, Detail: history.DroppedCancelled})
 	case arrival.Fate == message.DropRescheduled:
-		d.note(history.Event{Kind: history.Dropped, Order: m.ID, Detail: history.DroppedRescheduled})
+		d.note(history.Event{Kind: history.Dropped, Order: order, Detail: history.DroppedRescheduled})
 	default:
 		d.step(stepArrived)
 	}
@@ -109,12 +114,15 @@ func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duratio
 }
 
 func (p *player) received(m message.Message) {
-	e := history.Event{At: history.Now(), Kind: history.Received, Order: m.ID, Attempt: m.Journey.Attempts}
+	e := history.Event{At: history.Now(), Kind: history.Received, Order: orderOf(m.ID, m.Body), Attempt: m.Journey.Attempts}
+	if m.ID != e.Order {
+		e.ID = m.ID
+	}
 	// On other paths the due time is by the clock of the publisher, which may be wrong.
 	if strings.HasPrefix(string(m.Journey.Path), string(message.PathParked)) {
 		e.Due = m.Journey.Due.UnixMilli()
 	}
-	if n, ok := orderNumber(m.ID); ok {
+	if n, ok := orderNumber(e.Order); ok {
 		o := planOrder(p.Seed, n)
 		e.Intact = intact(&o, m)
 	}

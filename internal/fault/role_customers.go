@@ -30,6 +30,7 @@ type customers struct {
 	store    *shops
 	park     *redisbridge.Park
 	producer *producer.Producer
+	conn     *broker.Conn // of the foreign clients
 	foreign  *broker.Publisher
 	inside   sync.WaitGroup
 }
@@ -57,7 +58,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, park: park, producer: goProducer, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, park: park, producer: goProducer, conn: conn, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -107,7 +108,7 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 		}
 	}
 	placed := time.Now()
-	c.note(history.Event{Kind: history.Placed, Order: o.ID, Detail: string(o.way) + " " + o.delay.String()})
+	c.note(history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Detail: string(o.way) + " " + o.delay.String()})
 	var besides sync.WaitGroup
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
 	if o.pays {
@@ -151,7 +152,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	m := o.message()
 	now := history.Now()
 	notBefore := instant
-	if o.way == wayProducer || o.way == wayEntry {
+	if o.way == wayProducer || o.way == wayEntry || o.way == wayNoID {
 		notBefore = history.After(now, o.delay)
 	}
 	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: notBefore.UnixMicro()}
@@ -175,7 +176,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}
-	case wayEntry:
+	case wayEntry, wayNoID:
 		err = c.enter(ctx, &m, message.HeaderDelay, o.delay.Milliseconds())
 	case wayEntryAt:
 		err = c.enter(ctx, &m, message.HeaderDeliverAt, instant.UnixMilli())
@@ -195,10 +196,16 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 
 // enter publishes to the entry exchange with plain AMQP: mandatory, confirmed.
 func (c *customers) enter(ctx context.Context, m *message.Message, header string, value int64) error {
+	publisher := c.foreign
+	if m.ID == "" {
+		// What the broker returns is told from what it takes by the ID, or by the channel.
+		publisher = broker.NewPublisher(c.conn)
+		defer func() { go publisher.Close() }() // which waits for the broker
+	}
 	headers := amqp.Table{header: value}
 	maps.Copy(headers, m.Headers)
 	answer := make(chan error, 1)
-	err := c.foreign.Publish(ctx, broker.Outgoing{
+	err := publisher.Publish(ctx, broker.Outgoing{
 		Exchange: c.topology.EntryExchange(), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: amqp.Publishing{
 			Headers: headers, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, DeliveryMode: amqp.Persistent,

@@ -56,7 +56,7 @@ func (i *injection) oneConsumer() *process { return i.processes[consumerName(i.r
 
 // scenarios lists all of them, in the order in which they are tried alone.
 func scenarios() []scenario {
-	return slices.Concat(processScenarios(), rabbitMQScenarios(), topologyScenarios(), redisScenarios(), storeScenarios(), networkScenarios(), clusterScenarios())
+	return slices.Concat(processScenarios(), rabbitMQScenarios(), queueScenarios(), topologyScenarios(), redisScenarios(), storeScenarios(), networkScenarios(), clusterScenarios())
 }
 
 // locksOf returns what a scenario holds.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -20,7 +21,7 @@ func processScenarios() []scenario {
 		}},
 		{"bridge ended in order", allBridges(), anywhere, func(i *injection) error {
 			p := i.oneBridge()
-			defer i.breaks("%s is asked to end", p.role.Name)()
+			defer i.breaks("%s "+history.Orderly, p.role.Name)()
 			err := p.terminate()
 			i.hold(0, time.Second)
 			return errors.Join(err, p.start(nil))

@@ -149,12 +149,14 @@ func (i *injection) unbindTarget() error {
 	return i.awaitTarget()
 }
 
-// awaitTarget waits until the consumers have bound their queue again, and does
+// awaitTarget waits until the consumers have bound their queues again, and does
 // what an operator then does: sends on what has come to unrouted meanwhile.
 func (i *injection) awaitTarget() error {
-	path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
-	if err := i.awaitBinding(path, 2); err != nil {
-		return err
+	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1} {
+		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
+		if err := i.awaitBinding(path, bindings); err != nil {
+			return err
+		}
 	}
 	return i.channel(func(ch *amqp.Channel) error {
 		return sendOn(i.ctx, ch, i.topology)

@@ -62,6 +62,7 @@ const (
 	customersName = "customers"
 	bridges       = 2
 	consumers     = 2
+	slowConsumer  = "consumer-slow"
 )
 
 func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
@@ -151,9 +152,12 @@ func (w *world) furnish() error {
 // populate starts the processes, each with links of its own.
 func (w *world) populate(rate float64) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed}, n); err != nil {
+		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{keyPrefix + "a", keyPrefix + "b"}}, n); err != nil {
 			return err
 		}
+	}
+	if err := w.employ(role{Kind: "consumer", Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
+		return err
 	}
 	for n := range bridges {
 		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
@@ -215,12 +219,16 @@ func (w *world) close(ctx context.Context) error {
 
 // breaks notes that something is broken from now on, until mended is called.
 func (w *world) breaks(format string, args ...any) (mended func()) {
-	what := fmt.Sprintf(format, args...)
+	return w.breaksFor("", fmt.Sprintf(format, args...))
+}
+
+// breaksFor is breaks for what must hold up the orders of one queue at most.
+func (w *world) breaksFor(queue, what string) (mended func()) {
 	w.mu.Lock()
 	w.faults++
 	w.mu.Unlock()
-	w.note(history.Event{Kind: history.Fault, Detail: what})
-	return func() { w.note(history.Event{Kind: history.Mended, Detail: what}) }
+	w.note(history.Event{Kind: history.Fault, Detail: what, Queue: queue})
+	return func() { w.note(history.Event{Kind: history.Mended, Detail: what, Queue: queue}) }
 }
 
 func (w *world) note(e history.Event) {

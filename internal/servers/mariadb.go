@@ -54,7 +54,7 @@ func (n *node) installMariaDB(ctx context.Context, number int) error {
 		return err
 	}
 	data := filepath.Join(n.dir, "data")
-	if err := n.run(ctx, "mariadb-install-db", "--no-defaults", "--datadir="+data,
+	if err := n.run(ctx, "mariadb-install-db", "--no-defaults", "--datadir="+data, "--tmpdir="+n.dir,
 		"--auth-root-authentication-method=normal", "--skip-test-db"); err != nil {
 		return err
 	}

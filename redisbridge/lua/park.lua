@@ -38,6 +38,14 @@ local function before(key, r)
   return status, pack('>I6', r.due)
 end
 
+-- Whether a message is over of which the broker may still have a copy with an old due time.
+-- Its record alone tells that it is one: the next message with the ID goes beside it.
+local function has_copies(key, r)
+  if r.state ~= delivered or r.version == 0 then return false end
+  local over = redis.call('ZSCORE', KEYS[4], key)
+  return over and tonumber(over) > now
+end
+
 local answers, n, earliest, notes, new, full = {}, 0, nil, {}, {}, false
 local used, stale = {}, {} -- instants of publishing of other messages; keys that begin anew
 
@@ -83,7 +91,8 @@ for i = first_message, #ARGV, 3 do
   else
     if r then known, known_due = before(key, r) end
     local is_other = known == '\2' and r.digest ~= digest and r.digest ~= no_digest
-    if is_other or not known and (used[key] or some_others) then
+    local beside = r and not known and has_copies(key, r)
+    if is_other or beside or not known and (used[key] or some_others) then
       -- It may be another one of those with its ID, or become one.
       local its_key = other_key(digest, key)
       local its_hash = envelopes_key(KEYS[3], its_key)
@@ -94,7 +103,7 @@ for i = first_message, #ARGV, 3 do
         known, known_due = its_known, its_due
       elseif is_other and alone then
         known = '\5'
-      elseif is_other then
+      elseif is_other or beside then
         known, first = nil, key
         hash, key, stored = its_hash, its_key, its_stored
       end

@@ -404,6 +404,9 @@ func TestBadHistories(t *testing.T) {
 		"wrong: stock missing": {
 			closedOrder, func(r *run) { r.final.Stock[0].Have-- }, []string{"wrong"}, "sku-1: 9 in stock, want 10",
 		},
+		"wrong: what is stored contradicts itself": {
+			closedOrder, func(r *run) { r.final.Contradictions = []string{"a part has 3 entries"} }, []string{"wrong"}, "a part has 3 entries",
+		},
 		"wrong: stock too much": {
 			closedOrder, func(r *run) { r.final.Stock[0].Have++ }, []string{"wrong"}, "sku-1: 11 in stock, want 10",
 		},

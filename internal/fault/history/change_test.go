@@ -70,9 +70,28 @@ func TestGoodChanges(t *testing.T) {
 			r.change(history.Publish, func(e *history.Event) { e.Ahead = 60_000_000 })
 			r.reschedule(2_000_000, late, history.Noted)
 		}},
-		"one of two messages": {closedOrder, func(r *run) {
+		"the second message, after the first one was due": {closedOrder, func(r *run) {
 			r.attempt(1_100_000, asked+5, history.Unknown, 0)
-			r.reschedule(2_000_000, late, history.Rescheduled)
+			r.reschedule(1000*due+200, late, history.Rescheduled)
+		}},
+		"published twice, and rescheduled": {movedOrder, func(r *run) {
+			r.attempt(1_500_000, asked+500_000, history.Published, 0)
+		}},
+		"published twice and rescheduled to earlier, and the second came to the bridge later": {closedOrder, func(r *run) {
+			r.attempt(1_500_000, asked+400_000, history.Published, 0)
+			r.reschedule(2_000_000, 3000, history.Rescheduled)
+			received(r, 3_000_000, 3000)
+			r.deliver(33_100_000, other, history.EffectAlreadyClosed)
+			r.events[len(r.events)-3].Due = 33_000
+		}},
+		"published again after it was cancelled": {closedOrder, func(r *run) {
+			never(r)
+			r.cancel(2_000_000, history.Cancelled)
+			r.attempt(3_000_000, asked+2_000_000, history.Published, 0)
+		}},
+		"published twice, and the second cancelled after the first one was due": {closedOrder, func(r *run) {
+			r.attempt(1_500_000, asked+500_000, history.Published, 0)
+			r.cancel(1000*due+200, history.Cancelled)
 		}},
 		"one that was due, of two out of the inbox": {closedOrder, func(r *run) {
 			throughInbox(r)
@@ -239,6 +258,41 @@ func TestBadChanges(t *testing.T) {
 		},
 		"wrong: delivered later than it was received": {
 			closedOrder, func(r *run) { r.cancel(31_004_000, history.CancelLate).Since = 31_003 }, []string{wrong}, "received before it was delivered",
+		},
+		"wrong: published twice, cancelled, and received": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.cancel(2_000_000, history.Cancelled)
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1 after that",
+		},
+		"wrong: published twice, rescheduled, cancelled, and received": {
+			movedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.cancel(3_000_000, history.Cancelled)
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1 after that",
+		},
+		"wrong: published twice, and a copy cancelled that was not due, after another one that was": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.cancel(1000*due+200, history.Cancelled)
+				r.deliver(31_502_000, other, history.EffectAlreadyClosed)
+				r.events[len(r.events)-3].Due = 31_501
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-2/1 after that",
+		},
+		"wrong: published twice, rescheduled to later, and received before that": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.reschedule(2_000_000, late, history.Rescheduled)
+			}, []string{wrong}, "4.999s before the new time",
+		},
+		"wrong: published twice, rescheduled to earlier, and received at an old time too": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.reschedule(3_000_000, 4000, history.Rescheduled)
+				received(r, 4_000_000, 4000)
+				r.deliver(31_502_000, other, history.EffectAlreadyClosed)
+				r.events[len(r.events)-3].Due = 31_501
+			}, []string{wrong}, "at an old time too",
 		},
 		"wrong: cancelled before, by nobody": {
 			closedOrder, func(r *run) { r.reschedule(2_000_000, late, history.RescheduleCancelled) }, []string{wrong}, "nobody had cancelled it",

@@ -54,6 +54,9 @@ func Check(events []Event, final Final) *Report {
 			report.object(past, &record{}, KindWrong, []string{why})
 		}
 	}
+	if len(final.Contradictions) > 0 {
+		report.object(past, &record{}, KindWrong, final.Contradictions)
+	}
 	return report
 }
 
@@ -71,7 +74,7 @@ func (r *Report) judge(past *run, o *record) {
 	r.object(past, o, KindLost, o.lost())
 	r.object(past, o, KindEarly, o.early())
 	r.object(past, o, KindDouble, o.double())
-	r.object(past, o, KindWrong, o.wrong())
+	r.object(past, o, KindWrong, slices.Concat(o.wrong(), o.copies(past.outages), o.heldUp(past.outages)))
 }
 
 // object adds one violation, if there is a reason why.

@@ -41,7 +41,11 @@
 //     reason; an attempt that follows from no failed one; an order that is pending
 //     though its message was acknowledged; a message in quarantine that no handler
 //     has rejected, or without what it said; an order that the store has forgotten;
-//     stock that does not add up.
+//     stock that does not add up; keys in Redis that contradict each other; a message
+//     without an ID that came under more IDs than it was published, though nothing was
+//     broken except that a bridge was asked to end, or under one that does not say that
+//     it may be a repetition; an order that came late, or whose publishing was not
+//     confirmed, because another order's queue answered nothing.
 //
 // One order can break several promises; each counts once.
 //
@@ -59,10 +63,13 @@
 //   - Whether a message that was received once, and whose order is paid or closed,
 //     was dropped before the handler had finished.
 //   - What should come of a message after a cancel or reschedule without an answer:
-//     it may happen at any time. Nor of messages of one ID, where more than one
-//     attempt to publish it may have succeeded: one of them is changed. A message out
-//     of the inbox may be parked twice, if it was due before the bridge had heard that it
-//     was parked.
+//     it may happen at any time.
+//   - Where more than one attempt to publish a message may have succeeded, whether a change
+//     reached all copies, if one of them can have been due by then: while the first one
+//     waits, a repetition is that message, and afterwards it is another one. A bridge takes
+//     a repetition from the inbox at any time; so nothing is said of one that asked for
+//     the same instant and comes after the new time. A message out of the inbox may be
+//     parked twice, if it was due before the bridge had heard that it was parked.
 //   - Whether a tombstone, or a new time of a message of which nothing is known, must
 //     hold, if publishing it had not been answered before, or was dated by a clock that
 //     is ahead: it may count as another message.

@@ -46,9 +46,14 @@ const (
 	Mended Kind = "mended" // and made good again: Detail is that of the fault
 )
 
-// ThroughInbox begins the detail of an order that is [Placed] if its message is published
-// to the inbox.
-const ThroughInbox = "entry"
+// What the detail of an order that is [Placed] begins with.
+const (
+	ThroughInbox = "entry"                          // its message is published to the inbox
+	WithoutID    = ThroughInbox + ", without an ID" // likewise, and has no ID
+)
+
+// Orderly ends the detail of a [Fault] that is only a process asked to end.
+const Orderly = "is asked to end"
 
 // Details of an [Effect].
 const (
@@ -72,8 +77,13 @@ type Event struct {
 	Who string `json:"who"`
 	// Kind says what it is.
 	Kind Kind `json:"kind"`
-	// Order is the order's ID; empty for faults, and for a message without ID.
+	// Order is the order's ID; empty for faults, and for a message that is no order's.
 	Order string `json:"order,omitempty"`
+	// ID is that of the message, where that is not the order's: received.
+	ID string `json:"id,omitempty"`
+	// Queue is the one to which the order's message goes (placed), or that answers
+	// nothing, which must hold up no order of another queue (fault).
+	Queue string `json:"queue,omitempty"`
 	// Act of the run in which it happened: placed, fault, mended.
 	Act string `json:"act,omitempty"`
 	// NotBefore is the instant, in Unix microseconds, before which the message must

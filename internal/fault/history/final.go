@@ -13,6 +13,8 @@ type Final struct {
 	Orders   map[string]OrderState `json:"orders"` // by ID
 	Stock    []StockLine           `json:"stock"`
 	Leftover []Left                `json:"leftover,omitempty"`
+	// Contradictions are what an audit of the keys in Redis has found.
+	Contradictions []string `json:"contradictions,omitempty"`
 }
 
 // States of an order.

@@ -11,6 +11,8 @@ type record struct {
 	act    string
 	placed bool
 	inbox  bool    // published to the inbox
+	noID   bool    // without an ID
+	queue  string  // to which the message goes
 	events []Event // in the order of time
 
 	attempts     []attempt
@@ -47,7 +49,8 @@ func (r *record) add(e Event) {
 	switch e.Kind {
 	case Placed:
 		if !r.placed {
-			r.placed, r.act, r.inbox = true, e.Act, strings.HasPrefix(e.Detail, ThroughInbox)
+			r.placed, r.act, r.queue = true, e.Act, e.Queue
+			r.inbox, r.noID = strings.HasPrefix(e.Detail, ThroughInbox), strings.HasPrefix(e.Detail, WithoutID)
 		}
 	case Publish:
 		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: Unknown})

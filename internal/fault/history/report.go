@@ -22,7 +22,7 @@ const (
 // of each kind.
 type Violation struct {
 	Kind  ViolationKind
-	Order string // empty for the stock, and for messages without ID
+	Order string // empty for the stock, for what is stored, and for messages without ID
 	Why   string // everything that proves it
 }
 

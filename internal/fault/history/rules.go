@@ -89,7 +89,7 @@ func (r *record) double() (why []string) {
 
 // wrong objects to whatever contradicts itself.
 func (r *record) wrong() (why []string) {
-	for _, rule := range []func() []string{r.wrongMessage, r.wrongState, r.wrongStock, r.wrongOrder, r.cancelledFor, r.wrongCancel, r.wrongChange, r.wrongAttempts} {
+	for _, rule := range []func() []string{r.wrongMessage, r.wrongState, r.wrongStock, r.wrongOrder, r.cancelledFor, r.rescheduledFor, r.wrongCancel, r.wrongChange, r.wrongAttempts} {
 		why = append(why, rule()...)
 	}
 	return why

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -33,37 +34,103 @@ func (r *record) wrongChange() (why []string) {
 }
 
 // cancelledFor objects to what is delivered after a cancellation that was answered before
-// the message can have been due, and so reached all that was published by then: however
-// often that was, and whatever way each copy took.
+// it can have been due, and so reached all that was published by then: however often that
+// was, and whatever way each copy took.
 func (r *record) cancelledFor() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
-		if c.outcome != Cancelled && c.outcome != Tombstoned || r.mayHave(Reschedule, math.MaxInt64) {
-			continue
-		}
-		due := int64(math.MaxInt64)
-		publishedLater := false
-		for _, a := range r.attempts {
-			if a.outcome == Refused {
-				continue
-			}
-			begun := a.at
-			if c.outcome == Tombstoned { // nothing was known of it
-				begun = a.answered
-			}
-			publishedLater = publishedLater || begun == 0 || begun+max(0, a.ahead) >= c.at
-			due = min(due, a.notBefore)
-		}
-		if publishedLater || due <= c.answered {
+		if c.outcome != Cancelled && c.outcome != Tombstoned || c.outcome == Tombstoned && r.mayHave(Reschedule, math.MaxInt64) {
 			continue
 		}
 		for _, e := range r.received {
-			if e.At > c.answered {
+			if e.At > c.answered && r.begunBefore(c, e.At) && r.leastDue(e) > c.answered {
 				why = append(why, fmt.Sprintf("%s by %s, and received by %s after that", c.outcome, c.who, e.Who))
 			}
 		}
 	}
 	return why
+}
+
+// begunBefore says whether each attempt to publish from which a delivery at the instant at
+// can stem had begun before a change, by whatever clock; or had an answer, where nothing was
+// known of the message.
+func (r *record) begunBefore(c *change, at int64) bool {
+	for _, a := range r.candidates(at) {
+		begun := a.at
+		if c.outcome == Tombstoned {
+			begun = a.answered
+		}
+		if begun == 0 || begun+max(0, a.ahead) >= c.at {
+			return false
+		}
+	}
+	return true
+}
+
+// leastDue returns the first instant, in Unix microseconds, at which what was received can
+// have been due, by what it carries or by all that was asked for. A further attempt to
+// handle it follows from the first one, and carries when itself was due.
+func (r *record) leastDue(e Event) int64 {
+	if e.Due > 0 && e.Attempt == 0 {
+		return 1000 * e.Due
+	}
+	return r.leastAsked(e.At, nil)
+}
+
+// leastAsked returns the first instant, in Unix microseconds, that anything but one change
+// asked for that had begun by the instant at, and may have happened.
+func (r *record) leastAsked(at int64, but *change) int64 {
+	least := int64(math.MaxInt64)
+	for _, a := range r.candidates(at) {
+		least = min(least, a.notBefore)
+	}
+	for i := range r.changes {
+		if c := &r.changes[i]; c != but && c.call == Reschedule && c.at <= at && !c.inVain() {
+			if least = min(least, c.notBefore); c.due > 0 {
+				least = min(least, 1000*c.due)
+			}
+		}
+	}
+	return least
+}
+
+// takenInWithin is how much earlier than it is parked a delay may begin to run.
+const takenInWithin = 500 * time.Millisecond
+
+// rescheduledFor objects to what is delivered at an old time of a message that was
+// rescheduled before it can have been due, and so however often it had been published. While
+// it waits, each repetition is that message. One that a bridge takes from the inbox
+// afterwards is another one, and due so much later.
+func (r *record) rescheduledFor() (why []string) {
+	for i := range r.changes {
+		c := &r.changes[i]
+		if c.outcome != Rescheduled || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
+			continue
+		}
+		old := r.lastCopy(c)
+		for _, e := range r.received {
+			switch {
+			case e.At <= c.answered || e.Attempt > 0 || e.Due == 0 || e.Due == c.due:
+			case e.At < 1000*c.due:
+				why = append(why, fmt.Sprintf("rescheduled by %s, and received by %s %v before the new time", c.who, e.Who, micros(1000*c.due-e.At)))
+			case 1000*e.Due <= old:
+				why = append(why, fmt.Sprintf("rescheduled by %s, and received by %s at an old time too", c.who, e.Who))
+			}
+		}
+	}
+	return why
+}
+
+// lastCopy returns the last due time, in Unix microseconds, that a copy of the message has
+// which was parked before c for certain; 0 if attempts asked for an instant, and so all
+// copies, whenever they were parked, are due at the same time.
+func (r *record) lastCopy(c *change) int64 {
+	attempts := r.candidates(math.MaxInt64)
+	relative := slices.ContainsFunc(attempts, func(a attempt) bool { return a.notBefore != attempts[0].notBefore })
+	if !relative {
+		return 0
+	}
+	return c.at + attempts[0].notBefore - attempts[0].at - takenInWithin.Microseconds()
 }
 
 // untrulyLate objects to an answer that the message was delivered.
@@ -132,7 +199,8 @@ func (r *record) wrongCancel() (why []string) {
 				return true
 			}
 		}
-		return len(candidates) > 1 // messages of one ID, of which one is cancelled
+		// The next message with the ID may be cancelled once the first one has come.
+		return len(candidates) > 1 && r.leastAsked(until, nil) <= held.answered
 	}
 	for _, e := range r.effects {
 		if !again(e.At) && (e.At >= first || !r.publishedAgain(e.At, answered)) {

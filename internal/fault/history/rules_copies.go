@@ -1,0 +1,47 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// handsOver is how long after a fault a bridge may still find out that it has lost what it
+// had in hand.
+const handsOver = 30 * time.Second
+
+// copies objects to a message without an ID that comes under more IDs than it was published,
+// unless a bridge was cut short, and the broker has said so of the copy. An orderly end cuts
+// nothing short.
+func (r *record) copies(outages []outage) (why []string) {
+	if !r.noID || len(r.received) == 0 {
+		return nil
+	}
+	ids, first := map[string]bool{}, map[string]bool{}
+	for _, e := range r.received {
+		if ids[e.ID] = true; !strings.HasPrefix(e.ID, message.MadeUpAgainPrefix) {
+			first[e.ID] = true
+		}
+	}
+	last := r.received[len(r.received)-1].At
+	published := len(r.candidates(last))
+	if len(first) > published {
+		why = append(why, fmt.Sprintf("published %d times, and received under %d IDs that do not say that they may be repetitions", published, len(first)))
+	}
+	if len(ids) > published && !cutShort(outages, r.events[0].At-handsOver.Microseconds(), last) {
+		why = append(why, fmt.Sprintf("published %d times, and received under %d IDs, though every bridge that ended was asked to", published, len(ids)))
+	}
+	return why
+}
+
+// cutShort says whether something else than an orderly end was in force between two instants.
+func cutShort(outages []outage, from, to int64) bool {
+	for _, o := range outages {
+		if o.fault.At <= to && o.mended >= from && !strings.HasSuffix(o.fault.Detail, Orderly) {
+			return true
+		}
+	}
+	return false
+}

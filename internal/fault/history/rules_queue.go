@@ -1,0 +1,49 @@
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+// mostHeldUp is how late an order may be while another one's queue answers nothing. That is
+// generous, since the machine has much else to do.
+const mostHeldUp = 10 * time.Second
+
+// heldUp objects to an order that a queue of others has held up, while that answered nothing:
+// one that came late, or of which publishing was not confirmed.
+func (r *record) heldUp(outages []outage) (why []string) {
+	for i, o := range outages {
+		if o.fault.Queue == "" || o.fault.Queue == r.queue {
+			continue
+		}
+		during := func(at int64) bool { return at >= o.fault.At && at < o.mended }
+		for _, a := range r.attempts {
+			end := a.answered
+			if end == 0 { // whoever waited was killed, perhaps much later
+				end = a.at + mostHeldUp.Microseconds()
+			}
+			if during(a.at) && a.outcome == Unknown && !others(outages, i, a.at, end) {
+				why = append(why, fmt.Sprintf("not confirmed to %s, while only %s answered nothing", a.who, o.fault.Queue))
+			}
+		}
+		late, ok := r.lateness()
+		if !ok || late <= mostHeldUp.Microseconds() {
+			continue
+		}
+		if first := r.received[0]; during(first.At-late) && !others(outages, i, first.At-late, first.At) {
+			why = append(why, fmt.Sprintf("received by %s %v late, while only %s answered nothing", first.Who, micros(late), o.fault.Queue))
+		}
+	}
+	return why
+}
+
+// others says whether another outage than that with an index was in force between two
+// instants.
+func others(outages []outage, but int, from, to int64) bool {
+	for i, o := range outages {
+		if i != but && o.fault.At <= to && o.mended >= from {
+			return true
+		}
+	}
+	return false
+}

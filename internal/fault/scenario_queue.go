@@ -1,0 +1,112 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+const (
+	// calmWithin is what the run gets to catch up with what was broken before.
+	calmWithin = 2 * time.Minute
+	// silence is longer than an order may be held up, and than a client waits for a confirm.
+	silence = publishPatience + 5*time.Second
+	// greeting is the body of a message that belongs to no order.
+	greeting = "hello"
+)
+
+func queueScenarios() []scenario {
+	// Whatever is late meanwhile must be so for this reason alone.
+	all := []string{rabbitMQ, rabbitMQNet, redisServer, redisNet, orderStores, ourProcesses}
+	return []scenario{{"target answers nothing", all, single, (*injection).silenceTarget}}
+}
+
+// silenceTarget has the queue of a few orders answer nothing, as one does that has lost its
+// majority. Those of the other queue must not notice.
+func (i *injection) silenceTarget() error {
+	for began := time.Now(); !i.calm(); pause(i.ctx, time.Second) {
+		if time.Since(began) > calmWithin || i.ctx.Err() != nil {
+			i.surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
+			return i.ctx.Err()
+		}
+	}
+	if err := i.greet(); err != nil {
+		return err
+	}
+	defer i.breaksFor(slowQueue, slowQueue+" answers nothing")()
+	err := i.tellQueue(slowQueue, "suspend")
+	i.hold(silence, silence)
+	return errors.Join(err, i.tellQueue(slowQueue, "resume"))
+}
+
+// greet has each tier and lane hand a message to the slow queue. The broker's dead-letter
+// worker of a queue waits for the first answer of a target, and for that alone: a tier that
+// has never served a target hands over nothing to others, for as long as that is silent.
+func (i *injection) greet() error {
+	err := i.channel(func(ch *amqp.Channel) error {
+		var exchanges []string
+		for _, tier := range i.topology.Tiers() {
+			exchanges = append(exchanges, tier.Name)
+		}
+		for _, lead := range i.topology.Leads() {
+			for shard := range i.topology.Shards() {
+				exchanges = append(exchanges, i.topology.Lane(lead, shard))
+			}
+		}
+		for _, exchange := range exchanges {
+			// It expires at once, so as to hold up nothing.
+			err := ch.PublishWithContext(i.ctx, exchange, slowKey, true, false, amqp.Publishing{Body: []byte(greeting), Expiration: "1", DeliveryMode: amqp.Persistent})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	longest := tiers()[len(tiers())-1] + time.Second
+	i.hold(longest, longest)
+	return err
+}
+
+// tellQueue has a quorum queue's process stand still or go on.
+func (i *injection) tellQueue(name, what string) error {
+	for _, node := range i.nodes {
+		answer, err := node.Control(i.ctx, "eval", fmt.Sprintf("sys:%s(whereis('%%2F_%s')).", what, name))
+		if err != nil {
+			return err
+		}
+		if answer = strings.TrimSpace(answer); answer != "ok" {
+			return fmt.Errorf("%s %s: %s", what, name, answer)
+		}
+	}
+	return nil
+}
+
+// calm says whether no order is overdue by more than a second.
+func (i *injection) calm() bool {
+	events, err := history.Read(i.historyDir())
+	if err != nil {
+		return false
+	}
+	due, settled := map[string]int64{}, map[string]bool{}
+	for _, e := range events {
+		switch e.Kind {
+		case history.Publish:
+			due[e.Order] = e.NotBefore
+		case history.Refused, history.Unknown, history.Received, history.Cancel, history.Reschedule:
+			settled[e.Order] = true
+		default:
+		}
+	}
+	now := history.Now()
+	for order, at := range due {
+		if !settled[order] && at+time.Second.Microseconds() < now {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,29 @@
+package servertest
+
+import (
+	"context"
+	"testing"
+)
+
+// auditor is a *redisbridge.Park.
+type auditor interface {
+	Audit(ctx context.Context) ([]string, error)
+}
+
+// AuditAfter checks, when the test is over, that what it has left in Redis does not
+// contradict itself. Call it before the test starts anything that parks or promotes: what
+// starts later has ended by then.
+func AuditAfter(t testing.TB, park auditor) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+		defer cancel()
+		faults, err := park.Audit(ctx)
+		if err != nil {
+			t.Errorf("audit: %v", err)
+		}
+		for _, fault := range faults {
+			t.Errorf("audit: %s", fault)
+		}
+	})
+}
