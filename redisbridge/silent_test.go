@@ -16,7 +16,7 @@ import (
 // and none that is due at once.
 func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	const toSilent, toOthers = 200, 40
+	const toSilent, toLane, toOthers = 200, 100, 40
 	// It was 30 seconds, and more for what came in then.
 	const late = 15 * time.Second
 	env := servertest.ForTest(t)
@@ -34,8 +34,8 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 		servertest.Silence(t, server, b.topology.Lane(c.Lead, 0)),
 	}
 
-	// In the broker or in Redis, both ways; due at once, shortly, and after the lane.
-	delays := []time.Duration{0, 300 * time.Millisecond, c.Lead + time.Second}
+	// Through the inbox: due at once, shortly, and through another lane.
+	delays := []time.Duration{-time.Millisecond, 300 * time.Millisecond, 1700 * time.Millisecond}
 	publishing := func(id string, delay time.Duration) amqp.Publishing {
 		return amqp.Publishing{
 			MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id),
@@ -56,6 +56,9 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 	for i := range toSilent {
 		send("silent", fmt.Sprintf("silent-%d", i), delays[i%2])
 	}
+	for i := range toLane {
+		send("order.unpaid", fmt.Sprintf("lane-%d", i), c.Lead+time.Second)
+	}
 	due := map[string]time.Time{}
 	for i := range toOthers {
 		for _, delay := range delays {
@@ -72,6 +75,9 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 		}
 		return true
 	})
+	if all := b.arrivals.await(t, len(due), patience); len(all) >= toSilent+toLane+len(due) {
+		t.Error("all messages are there, though two queues answer nothing")
+	}
 	for id, at := range due {
 		if got := b.arrivals.of(id)[0].at.Sub(at); got > late {
 			t.Errorf("%s: %v late, want %v at most", id, got, late)
@@ -80,7 +86,7 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 	for _, one := range resume {
 		one()
 	}
-	all := b.arrivals.await(t, toSilent+len(due), patience)
+	all := b.arrivals.await(t, toSilent+toLane+len(due), patience)
 	for i := range toSilent {
 		if id := fmt.Sprintf("silent-%d", i); len(all[id]) == 0 {
 			t.Errorf("%s, to the queue that answers again, was lost", id)
