@@ -62,20 +62,27 @@ func (i *injection) refuse(pattern string) error {
 	return lift()
 }
 
-// limit has queues refuse more than so many messages.
+// limit has queues refuse more than so many messages. RabbitMQ 3.10 tells channels that a
+// queue takes messages again where its limit is raised, and not where it is lifted: so it is
+// raised first.
 func (i *injection) limit(pattern string, most int) (lift func() error, err error) {
 	path := "/api/policies/" + vhost + "/refuse"
-	policy, err := json.Marshal(map[string]any{
-		"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{"max-length": most},
-	})
-	if err != nil {
-		return nil, err
+	set := func(most int) error {
+		policy, err := json.Marshal(map[string]any{
+			"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{"max-length": most},
+		})
+		if err == nil {
+			_, err = i.manage(http.MethodPut, path, string(policy))
+		}
+		return err
 	}
-	_, err = i.manage(http.MethodPut, path, string(policy))
 	return func() error {
+		if err := set(1_000_000); err != nil {
+			return err
+		}
 		_, err := i.manage(http.MethodDelete, path, "")
 		return err
-	}, err
+	}, set(most)
 }
 
 // fillTarget has the consumers stand still until their queue refuses what the
