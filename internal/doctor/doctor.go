@@ -50,7 +50,8 @@ type Config struct {
 
 const (
 	// checkTimeout bounds a check, and patientTimeout one that looks again after a while at
-	// what may pass by itself.
+	// what may pass by itself, or that starts rabbitmqctl, which takes seconds where the
+	// machine is busy.
 	checkTimeout   = 15 * time.Second
 	patientTimeout = 30 * time.Second
 	// leaveWithin bounds how long the connection is closed.
@@ -188,7 +189,7 @@ func checks() []check {
 		{"RabbitMQ's version", []server{overManagement}, (*examination).brokerVersion, false},
 		{"feature flags", []server{overManagement}, (*examination).featureFlags, false},
 		{"nodes and alarms", []server{overManagement}, (*examination).nodes, false},
-		{"dead-letter settings", nil, (*examination).deadLetterSettings, false},
+		{"dead-letter settings", nil, (*examination).deadLetterSettings, true},
 		{"topology and policies", []server{overManagement}, (*examination).topology, true},
 		{"permissions", []server{overManagement}, (*examination).permissions, false},
 		{"inbox", []server{overManagement, statistics}, (*examination).inbox, false},

@@ -99,7 +99,7 @@ func differs(t *testing.T, i *installation) {
 	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-max-length": int64(9)}); err != nil {
 		t.Fatal(err)
 	}
-	f := i.has(t, ofTopology, "topology-differs", name)
+	f := i.has(t, ofTopology, "topology-differs", name, "messages: 0, by statistics")
 	i.mend(t, f)
 	i.hasNot(t, ofTopology, f.Code)
 
