@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
-	"github.com/delaybridge/delaybridge/message"
 )
 
 // judged is a history that the rules of a test object to, or not.
@@ -34,7 +33,7 @@ func judgeAll(t *testing.T, from func() *run, cases map[string]judged) {
 
 func TestCopiesOfWhatHasNoID(t *testing.T) {
 	t.Parallel()
-	const firstID, nextID, againID = message.MadeUpPrefix + "A", message.MadeUpPrefix + "B", message.MadeUpAgainPrefix + "C"
+	const firstID, nextID, againID = "no-id.A", "no-id.B", "no-id.redelivered.C"
 	unnamed := func() *run {
 		r := closedOrder()
 		r.change(history.Placed, func(e *history.Event) { e.Detail = history.WithoutID + " 30s" })

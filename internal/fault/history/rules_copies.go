@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/delaybridge/delaybridge/message"
 )
+
+// madeUpAgain begins the ID that a bridge makes up for a message that has none, where the
+// broker says that it has delivered the message before (docs/wire-contract.md).
+const madeUpAgain = "no-id.redelivered."
 
 // handsOver is how long after a fault a bridge may still find out that it has lost what it
 // had in hand.
@@ -21,7 +23,7 @@ func (r *record) copies(outages []outage) (why []string) {
 	}
 	ids, first := map[string]bool{}, map[string]bool{}
 	for _, e := range r.received {
-		if ids[e.ID] = true; !strings.HasPrefix(e.ID, message.MadeUpAgainPrefix) {
+		if ids[e.ID] = true; !strings.HasPrefix(e.ID, madeUpAgain) {
 			first[e.ID] = true
 		}
 	}
