@@ -224,11 +224,15 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 		}
 	}
 	p := b.producer(t, producer.Config{})
-	resume := servertest.Silence(t, server, "silent")
 	publish := func(ctx context.Context, key string, i int, w message.When) error {
 		_, err := p.Publish(ctx, message.Message{ID: fmt.Sprint(key, i, w), RoutingKey: key, Body: []byte("x")}, w)
 		return err
 	}
+	// Over a channel that has not met the queue RabbitMQ refuses after half a minute.
+	if err := publish(t.Context(), "silent", -1, message.When{}); err != nil {
+		t.Fatal(err)
+	}
+	resume := servertest.Silence(t, server, "silent")
 	var hung, others sync.WaitGroup
 	impatient, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
