@@ -86,17 +86,19 @@ func (i *injection) tellQueue(name, what string) error {
 	return nil
 }
 
-// calm says whether no order is overdue by more than a second.
+// calm says whether no order whose message was acknowledged is overdue by more than a second.
 func (i *injection) calm() bool {
 	events, err := history.Read(i.historyDir())
 	if err != nil {
 		return false
 	}
-	due, settled := map[string]int64{}, map[string]bool{}
+	asked, due, settled := map[string]int64{}, map[string]int64{}, map[string]bool{}
 	for _, e := range events {
 		switch e.Kind {
 		case history.Publish:
-			due[e.Order] = e.NotBefore
+			asked[e.Order] = e.NotBefore
+		case history.Published: // what has no answer may never come
+			due[e.Order] = asked[e.Order]
 		case history.Refused, history.Unknown, history.Received, history.Cancel, history.Reschedule:
 			settled[e.Order] = true
 		default:
