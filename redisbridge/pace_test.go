@@ -3,6 +3,8 @@ package redisbridge
 import (
 	"testing"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
 func TestPace(t *testing.T) {
@@ -62,7 +64,7 @@ func TestPaceAcrossBridges(t *testing.T) {
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	s := &shard{entered: make(chan struct{}, 1)}
+	s := &shard{entered: make(chan struct{}, 1), unanswered: broker.NewUnanswered()}
 	s.awaitRoom(t.Context(), time.Now().Add(time.Hour)) // there is room
 	s.entering.Store(window)
 	began := time.Now()
