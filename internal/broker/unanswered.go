@@ -30,7 +30,7 @@ type Target struct{ Exchange, Key string }
 type Unanswered struct {
 	mu      sync.Mutex
 	of      map[Target]*waiting
-	changed chan struct{} // closed and replaced with an answer, where somebody waits for one; or nil
+	changed chan struct{} // closed with the next answer; nil where no caller waits for one
 }
 
 type waiting struct {

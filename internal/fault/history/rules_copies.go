@@ -10,8 +10,8 @@ import (
 // broker says that it has delivered the message before (docs/wire-contract.md).
 const madeUpAgain = "no-id.redelivered."
 
-// handsOver is how long after a fault a bridge may still find out that it has lost what it
-// had in hand.
+// handsOver is how long after a fault a bridge may still find out that it has lost the
+// messages that it was taking in.
 const handsOver = 30 * time.Second
 
 // copies objects to a message without an ID that comes under more IDs than it was published,
