@@ -273,8 +273,7 @@ func (b *Bridge) stays(id string, err error) {
 // entry is a message of the inbox.
 type entry struct {
 	*amqp.Delivery
-	id    string       // its own, or one that is made up
-	asked message.When // what its headers ask for
+	id string // its own, or one that is made up
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
@@ -296,8 +295,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 		})
 		return counted(&b.taken.quarantined, err)
 	}
-	e.asked = when
-	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()))
+	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()), beginning{asked: when})
 }
 
 // sinceStamp has a relative delay begin when the broker took the message, by the header that
@@ -318,10 +316,10 @@ func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time
 	return message.At(begins.Add(delay))
 }
 
-// deliver parks a message, or publishes it where it is due.
-func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When) error {
+// deliver parks a message, with what begins its record, or publishes it where it is due.
+func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When, begin beginning) error {
 	if when != (message.When{}) {
-		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when, e.asked)
+		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when, begin)
 		switch {
 		case err != nil:
 			return err
@@ -334,12 +332,16 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 			return counted(&b.taken.duplicates, nil)
 		}
 	}
+	wait := func() error { // in Redis, rather than in the way of others, here or in a lane
+		begin.direct = true
+		return b.deliver(ctx, ready, e, m, message.After(refusedPause), begin)
+	}
 	there, err := b.readies.look(ctx, m.Entry)
 	switch {
 	case err != nil:
 		return err
-	case !there: // let it wait in Redis, rather than in the way of others
-		return b.deliver(ctx, ready, e, m, message.After(refusedPause))
+	case !there:
+		return wait()
 	}
 	// When it was published is not known: a change since then must not be taken for one
 	// of an earlier message with the same ID.
@@ -347,8 +349,8 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
-	if errors.Is(err, broker.ErrSilent) { // nor in the way of others
-		return b.deliver(ctx, ready, e, m, message.After(refusedPause))
+	if errors.Is(err, broker.ErrSilent) {
+		return wait()
 	}
 	b.readies.forget(err)
 	return counted(&b.taken.published, err)

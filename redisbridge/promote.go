@@ -56,6 +56,10 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		s.putBack(m, now+refusedPause.Milliseconds())
 		return nil
 	}
+	if p.lane > 0 && s.leadsToSilence(out) {
+		s.putBack(m, m.due()-ahead.Milliseconds())
+		return nil
+	}
 	target := targetOf(p, out)
 	switch silence, waited, err := s.admit(ctx, target, waits); {
 	case err != nil:
@@ -154,6 +158,13 @@ func targetOf(p plan, out broker.Outgoing) broker.Target {
 		return broker.Target{Exchange: out.Exchange}
 	}
 	return broker.Target{Exchange: out.Exchange, Key: out.RoutingKey}
+}
+
+// leadsToSilence reports whether the queue that out reaches out of its lane is known to be
+// silent. The message would hold up all others in that lane: it is published when it is due.
+func (s *shard) leadsToSilence(out broker.Outgoing) bool {
+	t := broker.Target{Exchange: s.b.config.Topology.ReadyExchangeOf(entryOf(out)), Key: out.RoutingKey}
+	return s.unanswered.Silence(t) > 0 || s.b.unanswered.Silence(t) > 0
 }
 
 // silentPause bounds how long a message waits in Redis for a target that is silent.

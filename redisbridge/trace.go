@@ -39,17 +39,17 @@ func (p *Park) parkHere() tracing.Step {
 
 // parkEntry parks a message of the inbox, within a span of its publisher's trace where it
 // carries that of one which is sampled.
-func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, w, asked message.When) (message.Ticket, error) {
+func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
 	if b.tracer != nil {
 		if origin := tracing.Origin(m.Headers); origin.IsSampled() {
 			step := tracing.Step{
 				Kind: trace.SpanKindConsumer, Type: semconv.MessagingOperationTypeProcess,
 				Destination: b.config.Topology.Inbox(), Parent: origin,
 			}
-			return b.park.parkTraced(ctx, step, key, m, w, beginning{asked: asked})
+			return b.park.parkTraced(ctx, step, key, m, w, begin)
 		}
 	}
-	return b.park.parkNow(ctx, key, m, w, beginning{asked: asked})
+	return b.park.parkNow(ctx, key, m, w, begin)
 }
 
 // traces is 1 where the scripts are to return envelopes, which have the context of their
