@@ -28,7 +28,7 @@ func checkLayout(ctx context.Context, client redis.UniversalClient, t *topology.
 	if err != nil {
 		return fmt.Errorf("redisbridge: %w", classify(err))
 	}
-	if len(found) < len(want) { // otherwise nothing is written, so that a bridge can start when Redis is full
+	if found["version"] == "" || found["shards"] == "" { // otherwise nothing is written, so that a bridge can start when Redis is full
 		for field, value := range want {
 			if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
 				return fmt.Errorf("redisbridge: %w", classify(err))

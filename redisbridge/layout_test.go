@@ -134,7 +134,13 @@ func TestOwnersAreComparedByWhatIsKnown(t *testing.T) {
 func TestNodeIsNotTakenForACluster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
-	if err := b.client.HSet(t.Context(), "{"+b.Prefix+"}:layout", "owner", `{"cluster":"another name","vhost":"`+b.VHost+`"}`).Err(); err != nil {
+	b.parkOne(t, "has the layout written", message.After(time.Hour))
+	key := "{" + b.Prefix + "}:layout"
+	if err := b.client.HSet(t.Context(), key, "owner", `{"cluster":"another name","vhost":"`+b.VHost+`"}`).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// As if another one were about to write it: this was taken for another number of shards.
+	if err := b.client.HDel(t.Context(), key, "shards").Err(); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t, func(*redisbridge.Config) {})
