@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -82,17 +82,7 @@ func TestCount(t *testing.T) {
 // A broker that answers nothing does not keep anybody: what it was asked is named.
 func TestCountEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartRabbitMQ(t.Context(), servers.Config{RabbitMQLayout: servers.Single})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := server.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	server := servertest.SingleRabbitMQ(t)
 	all, err := topology.New(topology.Config{Prefix: "silent", Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
@@ -20,62 +21,78 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// Two bridge processes; one is killed while both work, the other one stands
-// still for a while. Everything arrives, nothing early.
-func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
-	t.Parallel()
+// installation is a topology of two shards that processes of a test work on.
+type installation struct {
+	program string
+	env     []string
+	prefix  string
+	redis   redis.UniversalClient
+	park    *redisbridge.Park
+	ready   <-chan amqp.Delivery // all that is due
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
 	vars := scriptEnv(t)
-	program := filepath.Join(program(t), "delaybridge")
-	start := func(arguments ...string) *exec.Cmd {
-		cmd := exec.Command(program, arguments...)
-		cmd.Env = os.Environ()
-		for name, value := range vars {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd
-	}
 	vars["DELAYBRIDGE_SHARDS"] = "2"
-	if err := start("topology", "apply").Wait(); err != nil {
+	i := &installation{program: filepath.Join(program(t), "delaybridge"), env: os.Environ(), prefix: vars["DELAYBRIDGE_PREFIX"]}
+	for name, value := range vars {
+		i.env = append(i.env, name+"="+value)
+	}
+	if err := i.start(t, "topology", "apply").Wait(); err != nil {
 		t.Fatal(err)
 	}
 	top, err := topology.New(topology.Config{
-		Prefix: vars["DELAYBRIDGE_PREFIX"], Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 2,
+		Prefix: i.prefix, Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 2,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deliveries := everythingReady(t, vars["DELAYBRIDGE_AMQP_URL"], top)
-	client, err := redisbridge.NewClient(vars["DELAYBRIDGE_REDIS_URL"])
-	if err != nil {
+	i.ready = everythingReady(t, vars["DELAYBRIDGE_AMQP_URL"], top)
+	if i.redis, err = redisbridge.NewClient(vars["DELAYBRIDGE_REDIS_URL"]); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = client.Close() })
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
-	if err != nil {
+	t.Cleanup(func() { _ = i.redis.Close() })
+	if i.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: i.redis, Topology: top}); err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, park)
+	servertest.AuditAfter(t, i.park)
+	return i
+}
 
+// start starts a process that is killed after the test, if it still runs then.
+func (i *installation) start(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(i.program, arguments...)
+	cmd.Env = i.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// Two bridge processes; one is killed while both work, the other one stands
+// still for a while. Everything arrives, nothing early.
+func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
+	t.Parallel()
+	in := install(t)
 	const n = 600
 	due := map[string]time.Time{}
 	for i := range n {
 		id := fmt.Sprintf("m-%d", i)
-		ticket, err := park.Park(t.Context(), &message.Message{ID: id, RoutingKey: "k"}, message.After(1500*time.Millisecond+time.Duration(i)*10*time.Millisecond))
+		ticket, err := in.park.Park(t.Context(), &message.Message{ID: id, RoutingKey: "k"}, message.After(1500*time.Millisecond+time.Duration(i)*10*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}
 		due[id] = ticket.Due
 	}
-	killed, stopped := start("bridge", "--name", "killed", "--lease", "1s"), start("bridge", "--name", "stopped", "--lease", "1s")
-	t.Cleanup(func() { _ = killed.Process.Kill(); _ = stopped.Process.Kill(); _ = killed.Wait(); _ = stopped.Wait() })
+	killed, stopped := in.start(t, "bridge", "--name", "killed", "--lease", "1s"), in.start(t, "bridge", "--name", "stopped", "--lease", "1s")
 
 	arrived := map[string]bool{}
 	for deadline := time.After(time.Minute); len(arrived) < n; {
 		select {
-		case d := <-deliveries:
+		case d := <-in.ready:
 			if early := time.Until(due[d.MessageId]); early > 0 {
 				t.Errorf("%s arrived %v early", d.MessageId, early)
 			}
@@ -109,42 +126,9 @@ func TestKilledAndStoppedBridgesLoseNothing(t *testing.T) {
 // does not wait until the dead one is out of the register. The instants are Redis' own.
 func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 	t.Parallel()
-	vars := scriptEnv(t)
-	vars["DELAYBRIDGE_SHARDS"] = "2"
-	program := filepath.Join(program(t), "delaybridge")
-	start := func(arguments ...string) *exec.Cmd {
-		cmd := exec.Command(program, arguments...)
-		cmd.Env = os.Environ()
-		for name, value := range vars {
-			cmd.Env = append(cmd.Env, name+"="+value)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		return cmd
-	}
-	if err := start("topology", "apply").Wait(); err != nil {
-		t.Fatal(err)
-	}
-	top, err := topology.New(topology.Config{
-		Prefix: vars["DELAYBRIDGE_PREFIX"], Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 2,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	deliveries := everythingReady(t, vars["DELAYBRIDGE_AMQP_URL"], top)
-	client, err := redisbridge.NewClient(vars["DELAYBRIDGE_REDIS_URL"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := start("bridge", "--name", "dead")
-	start("bridge", "--name", "heir")
+	in := install(t)
+	dead := in.start(t, "bridge", "--name", "dead")
+	in.start(t, "bridge", "--name", "heir")
 
 	parked := 0
 	// awaitOwners parks messages until the shards' owners are as wanted, and returns the state
@@ -154,7 +138,7 @@ func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 		for began := time.Now(); ; <-time.After(10 * time.Millisecond) {
 			for range 5 {
 				m := &message.Message{ID: fmt.Sprintf("m-%d", parked), RoutingKey: "k"}
-				if _, err := park.Park(t.Context(), m, message.After(time.Duration(1500+parked%3000)*time.Millisecond)); err != nil {
+				if _, err := in.park.Park(t.Context(), m, message.After(time.Duration(1500+parked%3000)*time.Millisecond)); err != nil {
 					t.Fatal(err)
 				}
 				parked++
@@ -162,7 +146,7 @@ func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 			states = nil
 			var names []string
 			for shard := range 2 {
-				state, err := client.HGetAll(t.Context(), fmt.Sprintf("{%s:%d}:state", top.Prefix(), shard)).Result()
+				state, err := in.redis.HGetAll(t.Context(), fmt.Sprintf("{%s:%d}:state", in.prefix, shard)).Result()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +179,7 @@ func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 		if !strings.HasPrefix(last[shard]["owner"], "dead-") {
 			continue
 		}
-		if score, err := client.ZScore(t.Context(), "{"+top.Prefix()+"}:bridges", last[shard]["owner"]).Result(); err != nil || score == 0 {
+		if score, err := in.redis.ZScore(t.Context(), "{"+in.prefix+"}:bridges", last[shard]["owner"]).Result(); err != nil || score == 0 {
 			t.Errorf("the shard was taken over only once the dead bridge was out of the register (%v)", err)
 		}
 		taken := leaseEnd(next[shard]).Add(-redisbridge.DefaultLease) // or a renewal soon after
@@ -208,7 +192,7 @@ func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 	arrived := map[string]bool{}
 	for deadline := time.After(time.Minute); len(arrived) < parked; {
 		select {
-		case d := <-deliveries:
+		case d := <-in.ready:
 			arrived[d.MessageId] = true
 		case <-deadline:
 			t.Fatalf("%d of %d messages arrived", len(arrived), parked)
