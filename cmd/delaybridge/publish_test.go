@@ -132,17 +132,17 @@ func TestServerDiesUnderPublish(t *testing.T) {
 	vars := scriptEnv(t)
 	vars["DELAYBRIDGE_AMQP_URL"] = server.AMQPURL()
 	applyTopology(t, vars)
-	c := startChild(t, vars, "publish", "--file", "-", "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
-	fed := make(chan struct{})
-	go func() {
-		defer close(fed)
-		defer c.input.Close()
-		for i := 1; ; i++ {
-			if _, err := fmt.Fprintf(c.input, `{"id":"%d","key":"k","in":"30s"}`+"\n", i); err != nil {
-				return // the program has ended
-			}
-		}
-	}()
+	// A file, so that the program never waits for its input, with nothing in flight.
+	const lines = 200_000
+	file := filepath.Join(t.TempDir(), "many.jsonl")
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, `{"id":"%d","key":"k","in":"30s"}`+"\n", i+1)
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startChild(t, vars, "publish", "--file", file, "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
 	confirmed := 0
 	for c.output.Scan() {
 		if confirmed++; confirmed == 500 {
@@ -152,7 +152,6 @@ func TestServerDiesUnderPublish(t *testing.T) {
 		}
 	}
 	c.ends(t, exitUnreachable)
-	<-fed
 	reported, last := 0, 0
 	for line := range strings.Lines(c.said.String()) {
 		if _, err := fmt.Sscanf(line, "line %d:", new(int)); err == nil &&
