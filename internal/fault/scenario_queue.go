@@ -88,6 +88,7 @@ func (i *injection) tellQueue(name, what string) error {
 
 // calm says whether no order whose message was acknowledged is overdue by more than a second.
 func (i *injection) calm() bool {
+	now := history.Now() // what falls due while the history is read is not in it
 	events, err := history.Read(i.historyDir())
 	if err != nil {
 		return false
@@ -104,7 +105,6 @@ func (i *injection) calm() bool {
 		default:
 		}
 	}
-	now := history.Now()
 	for order, at := range due {
 		if !settled[order] && at+time.Second.Microseconds() < now {
 			return false

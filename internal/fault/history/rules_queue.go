@@ -19,7 +19,7 @@ func (r *record) heldUp(outages []outage) (why []string) {
 		during := func(at int64) bool { return at >= o.fault.At && at < o.mended }
 		for _, a := range r.attempts {
 			end := a.answered
-			if end == 0 { // whoever waited was killed, perhaps much later
+			if end == 0 { // its process was killed; when is not known
 				end = a.at + mostHeldUp.Microseconds()
 			}
 			if during(a.at) && a.outcome == Unknown && !others(outages, i, a.at, end) {
