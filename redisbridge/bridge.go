@@ -133,7 +133,6 @@ type Bridge struct {
 	park       *Park        // for the intake
 	register   *register
 	conditions *conditions
-	confirms   *confirms
 	unanswered *broker.Unanswered // what the intake publishes
 	repairs    *repairs
 	readies    *readies
@@ -193,7 +192,7 @@ func New(c Config) (*Bridge, error) {
 	}
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
-	b.confirms, b.unanswered = newConfirms(b.conditions), broker.NewUnanswered()
+	b.unanswered = broker.NewUnanswered()
 	b.repairs, b.readies, b.pace, b.display, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b), newReporter(b)
 	var err error
 	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {
@@ -240,7 +239,6 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.phase.Store(phaseRunning)
 	defer b.phase.Store(phaseEnded)
 	defer context.AfterFunc(ctx, func() { b.phase.CompareAndSwap(phaseRunning, phaseDraining) })()
-	defer b.confirms.close()
 	defer b.conditions.close()
 	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -280,6 +278,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers.Go(func() error { return b.intake(work) })
 	workers.Go(func() error { return b.display.run(work) })
 	workers.Go(func() error { return b.watchConditions(work) })
+	workers.Go(func() error { return b.watchAnswers(work) })
 	for _, s := range b.shards {
 		workers.Go(func() error { return s.run(work) })
 	}

@@ -231,77 +231,29 @@ const (
 	// unconfirmedAfter is how long the broker may take to answer before that is a
 	// condition; under load it takes seconds at most.
 	unconfirmedAfter = 10 * time.Second
-	// unconfirmedEvery is how often that is looked at, while something waits.
+	// unconfirmedEvery is how often that is looked at.
 	unconfirmedEvery = 2 * time.Second
 )
 
-// confirms knows what the broker has not answered for. It costs nothing while nothing is
-// under way.
-type confirms struct {
-	conditions *conditions
-
-	mu    sync.Mutex
-	next  uint64
-	open  map[uint64]published
-	timer *time.Timer // nil while nothing is open
-}
-
-type published struct {
-	at            time.Time
-	exchange, key string
-}
-
-func newConfirms(c *conditions) *confirms {
-	return &confirms{conditions: c, open: map[uint64]published{}}
-}
-
-// begin notes down what is being published, and returns what to call with the answer.
-func (c *confirms) begin(exchange, key string) (answered func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next++
-	id := c.next
-	c.open[id] = published{time.Now(), exchange, key}
-	if c.timer == nil {
-		c.timer = time.AfterFunc(unconfirmedEvery, c.look)
-	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.open, id)
-	}
-}
-
-// look finds what has waited for too long, and looks again while something waits.
-func (c *confirms) look() {
-	now, old := time.Now(), 0
-	var oldest published
-	c.mu.Lock()
-	for _, p := range c.open {
-		if now.Sub(p.at) >= unconfirmedAfter {
-			old++
-			if oldest.at.IsZero() || p.at.Before(oldest.at) {
-				oldest = p
+// watchAnswers looks for a target that the broker has not answered for, for long.
+func (b *Bridge) watchAnswers(ctx context.Context) error {
+	ticker := time.NewTicker(unconfirmedEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		worst := b.unanswered.Longest()
+		for _, s := range b.shards {
+			if l := s.unanswered.Longest(); l.For > worst.For {
+				worst = l
 			}
 		}
-	}
-	if len(c.open) > 0 {
-		c.timer.Reset(unconfirmedEvery)
-	} else {
-		c.timer = nil
-	}
-	c.mu.Unlock()
-	if old > 0 {
-		c.conditions.begin(ConditionUnconfirmed, fmt.Sprintf("messages without an answer for %v: %d; the oldest to exchange %q with routing key %q, since %v",
-			unconfirmedAfter, old, oldest.exchange, oldest.key, now.Sub(oldest.at).Truncate(time.Second)))
-	}
-}
-
-// close stops the timer.
-func (c *confirms) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil {
-		c.timer.Stop()
+		if worst.For >= unconfirmedAfter {
+			b.conditions.begin(ConditionUnconfirmed, fmt.Sprintf("exchange %q, routing key %q: no answer for %v, of %d messages",
+				worst.Exchange, worst.Key, worst.For.Truncate(time.Second), worst.Messages))
+		}
 	}
 }

@@ -374,10 +374,8 @@ func (b *Bridge) publish(ctx context.Context, p *broker.Pool, out broker.Outgoin
 		b.unanswered.Withdraw(target)
 		return fmt.Errorf("exchange %s: %w", out.Exchange, broker.ErrSilent)
 	}
-	confirmed := b.confirms.begin(out.Exchange, out.RoutingKey)
 	answer := make(chan error, 1)
 	answered := func(err error) {
-		confirmed()
 		b.unanswered.Answered(target)
 		answer <- err
 	}

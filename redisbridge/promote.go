@@ -235,9 +235,8 @@ func (s *shard) publish(
 	ctx context.Context, send sending, out broker.Outgoing, t broker.Target, id string, path message.Path, land func(error),
 ) error {
 	s.entering.Add(1)
-	began, answered := s.b.stopwatch(), s.b.confirms.begin(out.Exchange, out.RoutingKey)
+	began := s.b.stopwatch()
 	left := func() {
-		answered()
 		s.unanswered.Answered(t)
 		s.entering.Add(-1)
 		signal(s.entered)

@@ -152,6 +152,26 @@ func (u *Unanswered) Silence(t Target) time.Duration {
 	return 0
 }
 
+// Silence is that of a target which has messages without an answer.
+type Silence struct {
+	Target
+	Messages int
+	For      time.Duration // since its last answer, or its first message without one
+}
+
+// Longest returns the longest silence there is, or the zero value where nothing waits.
+func (u *Unanswered) Longest() (longest Silence) {
+	now := time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for t, w := range u.of {
+		if silence := now.Sub(w.since); w.n > 0 && silence > longest.For {
+			longest = Silence{t, w.n, silence}
+		}
+	}
+	return longest
+}
+
 // Silent returns how many messages wait for an answer from silent targets.
 func (u *Unanswered) Silent() (n int) {
 	now := time.Now()
