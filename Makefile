@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 
 # Most tests wait for a broker rather than for a processor.
-GOTEST     := go test -race -shuffle=on -count=1 -parallel=8 -timeout=12m
+GOTEST     := go test -race -shuffle=on -count=1 -parallel=8 -timeout=20m
 DEVSERVERS := go run ./internal/servers/cmd/devservers
 LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
