@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,6 +24,23 @@ func awaitComplete(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("the topology is not complete")
 		}
 	}
+}
+
+// awaitSaid waits until a file that a process writes to has a match.
+func awaitSaid(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: said FILE REGEXP")
+	}
+	wanted, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	text := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		read, err := os.ReadFile(ts.MkAbs(args[0]))
+		if text = string(read); err == nil && wanted.MatchString(text) {
+			return
+		}
+	}
+	ts.Fatalf("no match for %q within a minute in:\n%s", args[1], text)
 }
 
 // onBroker does with AMQP what people do to a topology: declare or delete a

@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 					"broker":      onBroker,
 					"bind":        onBind,
 					"complete":    awaitComplete,
+					"said":        awaitSaid,
 				},
 			})
 		})
