@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -23,7 +25,9 @@ func (b *bench) elsewhere(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.Manage(t, http.MethodPut, "/api/vhosts/"+other.VHost, "{}")
-	t.Cleanup(func() { b.Manage(t, http.MethodDelete, "/api/vhosts/"+other.VHost, "") })
+	if servertest.RabbitMQLayout() != servers.Clustered { // as in servertest.ForTest
+		t.Cleanup(func() { b.Manage(t, http.MethodDelete, "/api/vhosts/"+other.VHost, "") })
+	}
 	b.Manage(t, http.MethodPut, "/api/permissions/"+other.VHost+"/"+u.User.Username(), `{"configure":".*","write":".*","read":".*"}`)
 	u.Path = "/" + other.VHost
 	other.AMQPURL = u.String()
