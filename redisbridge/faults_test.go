@@ -292,8 +292,8 @@ func TestObjectionThatPasses(t *testing.T) {
 	log.await(t, "the broker closes the channel over a message")
 	limitMessages(t, rabbit, usual)
 	taken := time.Now()
-	got := b.arrivals.await(t, 1, 2*patience)["large"][0]
-	if late := got.at.Sub(taken); got.at.Before(due) || late > brokenPause+patience/2 {
+	got := b.arrivals.await(t, 1, patience)["large"][0]
+	if late := got.at.Sub(taken); got.at.Before(due) || late > brokenPause/2 {
 		t.Errorf("arrived %v after the broker would take it, due %v before that", late, taken.Sub(due))
 	}
 	if n := log.count("the broker closes the channel over a message"); n > 8 {
