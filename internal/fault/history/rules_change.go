@@ -158,18 +158,11 @@ func (r *record) defied(c *change) (why []string) {
 			why = append(why, "to be dropped, but received by "+e.Who)
 		case e.At < c.at:
 			why = append(why, fmt.Sprintf("%s, though %s had received it", c.outcome, e.Who))
-		case c == last && c.outcome == Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c) && !r.takenInAfter(e, c):
+		case c == last && c.outcome == Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c):
 			why = append(why, fmt.Sprintf("received by %s with another due time than the new one", e.Who))
 		}
 	}
 	return why
-}
-
-// takenInAfter says whether what was received is a copy that a bridge took from the inbox when
-// the message did not wait any more: another one, due so much later.
-func (r *record) takenInAfter(e Event, c *change) bool {
-	a := r.sole()
-	return r.inbox && a != nil && 1000*e.Due-(a.notBefore-a.at) >= 1000*c.due
 }
 
 // mayBeMoved says whether another reschedule than c may have the last word.
