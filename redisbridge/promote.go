@@ -175,7 +175,7 @@ func pauseAfter(silence time.Duration) time.Duration {
 	return min(max(silence/4, refusedPause), silentPause)
 }
 
-// crowded reports whether the window is full, but for what waits for silent targets.
+// crowded reports whether the window is full. Messages to silent targets do not count.
 func (s *shard) crowded() bool {
 	n := int(s.entering.Load())
 	return n >= window && n-s.unanswered.Silent() >= window

@@ -70,8 +70,8 @@ func Main(m *testing.M, leaks ...goleak.Option) {
 // LogVariable in the environment shows what the packages log by default; so does -v.
 const LogVariable = "DELAYBRIDGE_TEST_LOG"
 
-// quieten discards what nobody has asked for: tests take servers away and have handlers fail,
-// and thousands of lines would hide what one of the tests says.
+// quieten discards the default log, unless -v or LogVariable asks for it. Tests stop servers and
+// let handlers fail: thousands of lines would hide the failure of a test.
 func quieten() {
 	logging.Disable()
 	flag.Parse()
