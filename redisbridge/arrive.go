@@ -48,7 +48,7 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 			[]string{k.claimed, k.envelopes, k.kept},
 			key, published, due, m.Journey.Version,
 			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds(),
-			string(m.Journey.Path)).Int64Slice()
+			string(m.Journey.Path), onItsWay(m).Milliseconds()).Int64Slice()
 		switch {
 		case err != nil:
 			return message.Arrival{}, classify(err)
@@ -72,6 +72,19 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 			return message.Arrival{}, ctx.Err()
 		}
 	}
+}
+
+// onItsWay returns for how long a message that has come has been on its way, at least: for as
+// long as its delay, by what it says.
+func onItsWay(m *message.Message) time.Duration {
+	if j := &m.Journey; !j.Published.IsZero() && !j.Due.IsZero() {
+		return max(0, j.Due.Sub(j.Published))
+	}
+	when, err := message.WhenFromHeaders(m.Headers, time.Now())
+	if delay, relative := when.Relative(); err == nil && relative {
+		return delay
+	}
+	return 0
 }
 
 // carry parks a message again that was rescheduled while Redis did not have it. It returns

@@ -58,7 +58,11 @@ func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{Env: env, topology: top, client: client, park: park}
-	servertest.AuditAfter(t, park)
+	if env.OwnRedis() {
+		servertest.AuditAfterKills(t, park)
+	} else {
+		servertest.AuditAfter(t, park)
+	}
 	// A cluster of which a node is down may be short of leaders for a while, and says so
 	// with an internal error: one tries again, as the error of Apply says.
 	var busy *amqp.Error

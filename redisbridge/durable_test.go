@@ -219,7 +219,7 @@ func newParking(t testing.TB) *parking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, p.park)
+	servertest.AuditAfterKills(t, p.park)
 	return p
 }
 

@@ -23,12 +23,25 @@ func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 	return len(c.messages), err
 }
 
+// Claim claims what a shard has due, and returns how many messages that is, and a call that
+// says that the broker has them.
+func Claim(ctx context.Context, b *Bridge, shard int) (n int, settle func() error, err error) {
+	s := b.shards[shard]
+	c, err := s.claim(ctx, claimMost, 0)
+	s.turn = c.turn // so the next claim returns none of them to the schedule
+	done := make([]outcome, len(c.messages))
+	for i, p := range c.messages {
+		done[i].parked = p
+	}
+	return len(done), func() error { return s.settle(ctx, done) }, err
+}
+
 // ConfirmedLate has a bridge claim what a shard has due, another one put that back once
 // the lease is over, and the first one hear only then that the broker has it. It returns
 // how many messages that is.
 func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, error) {
-	c, err := first.shards[shard].claim(ctx, claimMost, 0)
-	if err != nil || len(c.messages) == 0 {
+	n, settle, err := Claim(ctx, first, shard)
+	if err != nil || n == 0 {
 		return 0, err
 	}
 	for status := int64(0); status != answerClaimed && err == nil; {
@@ -39,29 +52,7 @@ func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, er
 	if err != nil {
 		return 0, err
 	}
-	done := make([]outcome, len(c.messages))
-	for i, p := range c.messages {
-		done[i].parked = p
-	}
-	return len(done), first.shards[shard].settle(ctx, done)
-}
-
-// SettledTwice has a bridge claim what a shard has due, and say twice that the broker has it,
-// before and after between. It returns how many messages that is.
-func SettledTwice(ctx context.Context, b *Bridge, shard int, between func()) (int, error) {
-	c, err := b.shards[shard].claim(ctx, claimMost, 0)
-	if err != nil {
-		return 0, err
-	}
-	done := make([]outcome, len(c.messages))
-	for i, p := range c.messages {
-		done[i].parked = p
-	}
-	if err := b.shards[shard].settle(ctx, done); err != nil {
-		return 0, err
-	}
-	between()
-	return len(done), b.shards[shard].settle(ctx, done)
+	return n, settle()
 }
 
 // ShardOf returns the shard of an ID.

@@ -285,12 +285,12 @@ func TestObjectionThatPasses(t *testing.T) {
 	env.AMQPURL = rabbit.AMQPURL()
 	b := newBenchAt(t, short(), env)
 	b.arrivals = b.keepListening(t)
-	usual := limitMessages(t, rabbit, "1000")
+	lift := b.limitMessagesUntilAsked(t, rabbit, "1000")
 	log := newLogCapture()
 	b.run(t, func(c *redisbridge.Config) { c.Logger = log.logger() })
 	due := b.parkThis(t, &message.Message{ID: "large", RoutingKey: "order.unpaid", Body: make([]byte, 2000)}, message.After(time.Second))
 	log.await(t, "the broker closes the channel over a message")
-	limitMessages(t, rabbit, usual)
+	lift()
 	taken := time.Now()
 	got := b.arrivals.await(t, 1, patience)["large"][0]
 	if late := got.at.Sub(taken); got.at.Before(due) || late > brokenPause/2 {
@@ -376,6 +376,31 @@ func limitMessages(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (before
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(before)
+}
+
+// limitMessagesUntilAsked limits the size of messages until lift is called. The broker waits for
+// lift itself, as rabbitmqctl may take longer than the five tries before quarantine.
+func (b *bench) limitMessagesUntilAsked(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (lift func()) {
+	t.Helper()
+	uri, err := amqp.ParseURI(b.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual := limitMessages(t, rabbit, bytes)
+	const asking = "lift-the-limit"
+	_, err = rabbit.Control(t.Context(), "eval", "spawn(fun() -> Wait = fun W() -> "+
+		"case rabbit_amqqueue:lookup(rabbit_misc:r(<<\""+uri.Vhost+"\">>, queue, <<\""+asking+"\">>)) of "+
+		"{ok, _} -> application:set_env(rabbit, max_message_size, "+usual+"), persistent_term:put(max_message_size, "+usual+"); "+
+		"_ -> timer:sleep(50), W() end end, Wait() end).")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if _, err := b.channel(t).QueueDeclare(asking, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // keepListening is listen for brokers that come and go: it connects again, and then what it

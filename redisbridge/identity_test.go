@@ -216,6 +216,15 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: later}); err != nil || arrival.Fate != message.Deliver {
 		t.Errorf("a message that was published after the cancellation: got %+v, %v", arrival, err)
 	}
+	waitUntil(t, published.Add(3*time.Second))
+	again := b.changed(t, redisbridge.WasCancelled, 1)(b.park.Cancel(t.Context(), "m"))
+	if again.Until.Before(change.Until) {
+		t.Errorf("the tombstone goes at %v, and at %v after another cancellation", change.Until, again.Until)
+	}
+	between := message.Journey{Published: published.Add(7 * time.Second)} // by a clock that is ahead by as much as it may
+	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: between}); err != nil || arrival.Fate != message.DropCancelled {
+		t.Errorf("a message that was published before the second cancellation: got %+v, %v", arrival, err)
+	}
 	recorded := b.changed(t, redisbridge.Recorded, 1)(b.park.Cancel(t.Context(), "never seen"))
 	if recorded.Until.Sub(recorded.At) < 24*time.Hour {
 		t.Errorf("recorded until %v", recorded.Until)
@@ -233,9 +242,15 @@ func TestSettledTwiceLosesNothing(t *testing.T) {
 	}
 	due := b.parkOne(t, "again", message.After(1300*time.Millisecond))
 	waitUntil(t, due.Add(-900*time.Millisecond))
-	n, err := redisbridge.SettledTwice(t.Context(), first, 0, func() { waitUntil(t, due.Add(100*time.Millisecond)) })
+	n, settle, err := redisbridge.Claim(t.Context(), first, 0)
 	if err != nil || n != 1 {
-		t.Fatalf("settled %d messages, %v; want 1", n, err)
+		t.Fatalf("claimed %d messages, %v; want 1", n, err)
+	}
+	for range 2 {
+		if err := settle(); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, due.Add(100*time.Millisecond))
 	}
 	b.parkThis(t, &message.Message{ID: "again", RoutingKey: "order.unpaid", Body: []byte("two")}, message.After(3*time.Second))
 	if _, err := redisbridge.ClaimAndVanish(t.Context(), first, 0); err != nil { // which forgets what is over
@@ -248,4 +263,120 @@ func TestSettledTwiceLosesNothing(t *testing.T) {
 	if got := b.arrivals.awaitID(t, "again"); string(got.Body) != "two" {
 		t.Errorf("got %q", got.Body)
 	}
+}
+
+// A message that is due may have been delivered before its bridge settles it. What is published
+// with its ID from then on is a new message.
+func TestRepetitionOfWhatIsDueIsAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, topology.Config{Tiers: []time.Duration{time.Second}, Lead: time.Second, Shards: 1})
+	slow, err := redisbridge.New(redisbridge.Config{AMQPURL: b.AMQPURL, Topology: b.topology, Client: b.client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settle []func() error
+	for i := range 3 {
+		due := b.parkOne(t, "again", message.After(700*time.Millisecond))
+		until(t, "it is claimed", func() bool {
+			n, done, err := redisbridge.Claim(t.Context(), slow, 0)
+			if err != nil || n > 1 {
+				t.Fatalf("claimed %d messages, %v; want 1, the %dth", n, err, i)
+			}
+			settle = append(settle, done)
+			return n == 1
+		})
+		waitUntil(t, due.Add(2*time.Millisecond))
+	}
+	b.parkOne(t, "again", message.After(2*time.Second))
+	for _, done := range settle {
+		if err := done(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.list(t, redisbridge.Filter{})); n != 1 {
+		t.Errorf("%d messages wait, want the last one", n)
+	}
+	b.run(t, nil)
+	b.arrivals.awaitID(t, "again")
+}
+
+// A rescheduled message has been delivered to a consumer that does not ask Redis. A later message
+// with the same ID and content is a new message, and is delivered too.
+func TestRescheduledIDIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, placed())
+	b.run(t, nil)
+	ids := []string{"rescheduled", "rescheduled twice"}
+	for _, id := range ids {
+		b.publishEntry(t, usedAgain(id))
+	}
+	until(t, "they are in a lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 2 })
+	for _, id := range ids {
+		b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
+		until(t, "it is delivered at its new due time, and settled", func() bool {
+			held, err := b.held(t, id)
+			return err == nil && !held && len(b.arrivals.of(id)) == 1
+		})
+	}
+	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), ids[1], message.After(time.Second)))
+	for _, id := range ids {
+		b.publishEntry(t, usedAgain(id))
+	}
+	for _, id := range ids {
+		until(t, "the old copy and the new message are delivered", func() bool { return len(b.arrivals.of(id)) == 3 })
+	}
+}
+
+// The same where Redis has not seen the first message, which was in a tier. What comes out of
+// the tier after it was delivered, and was published after that, is no copy of it.
+func TestRescheduledIDIsUsedAgainInATier(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, placed(), servertest.ForTest(t))
+	b.run(t, nil)
+	desk := b.attend(t)
+	inTier := amqp.Publishing{MessageId: "m", Body: []byte("close"), Headers: amqp.Table{"x-delay": int64(6000)}}
+	b.publishEntry(t, inTier)
+	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(6100*time.Millisecond)))
+	until(t, "it is delivered at its new due time", func() bool { return len(desk.times("m")) == 1 })
+	b.publishEntry(t, inTier)
+	until(t, "the new message is delivered", func() bool { return len(desk.times("m")) == 2 })
+}
+
+// A copy whose delay is longer than the time since the message was delivered was published
+// before that, whenever it comes: it is an old one.
+func TestOldCopyOfATierIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	arrive := func(delay time.Duration, version int) message.Fate {
+		m := message.Message{ID: "m", RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": delay.Milliseconds()}, Journey: message.Journey{Version: version}}
+		arrival, err := b.park.Arrive(t.Context(), &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return arrival.Fate
+	}
+	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
+	if fate := arrive(time.Second, 0); fate != message.DropRescheduled {
+		t.Fatalf("before its new due time: %s", fate)
+	}
+	entry, _, err := b.park.Look(t.Context(), "m")
+	if err != nil || entry.Version == 0 {
+		t.Fatalf("got %+v, %v; want another version", entry, err)
+	}
+	if fate := arrive(time.Second, entry.Version); fate != message.Deliver {
+		t.Fatalf("the message itself: %s", fate)
+	}
+	if fate := arrive(time.Hour, 0); fate != message.DropRescheduled {
+		t.Errorf("a copy that was published an hour ago: %s", fate)
+	}
+	if fate := arrive(0, entry.Version+1); fate != message.DropRescheduled {
+		t.Errorf("a copy of another version, which no tier can have: %s", fate)
+	}
+	if fate := arrive(0, 0); fate != message.Deliver {
+		t.Errorf("a message that was published just now: %s", fate)
+	}
+}
+
+func usedAgain(id string) amqp.Publishing {
+	return amqp.Publishing{MessageId: id, Body: []byte("close"), Headers: amqp.Table{"x-delay": int64(6100)}}
 }

@@ -49,7 +49,7 @@ func allKeys(t *topology.Topology) []shardKeys {
 
 // What a key of a record begins with that is not simply an ID; lua/lib.lua has the same.
 const (
-	keyOfOther = '\x01' // another message with the ID: its digest follows, and the first one's key
+	keyOfOther = '\x01' // another message with the ID: a name follows, and the first one's key
 	keyOfEntry = '\x02' // the name of an entry follows, the same byte again, and the ID
 )
 

@@ -351,9 +351,9 @@ func TestListWhileMessagesMove(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			start := time.Now().Add(10*time.Minute + 5*time.Second)
+			// By the delay that is left when it is parked, each is meant for the long lane.
 			b.fill(t, n, func(i int) (string, string, message.When) {
-				return fmt.Sprintf("m-%d", i), "k", message.At(start.Add(time.Duration(i) * 2 * time.Millisecond))
+				return fmt.Sprintf("m-%d", i), "k", message.After(10*time.Minute + 10*time.Second + time.Duration(i)*2*time.Millisecond)
 			})
 			b.run(t, func(c *redisbridge.Config) { c.Window = window })
 			parked, inLane := 0, 0

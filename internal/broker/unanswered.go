@@ -51,23 +51,32 @@ func NewUnanswered() *Unanswered { return &Unanswered{of: map[Target]*waiting{}}
 // Admit counts a message in for t, once fewer than most are there and t is not silent.
 // It waits as long as ctx allows. [Unanswered.Answered] counts it out.
 func (u *Unanswered) Admit(ctx context.Context, t Target, most int) error {
+	silence, err := u.admit(ctx, t, most, true)
+	if err != nil && silence > 0 {
+		return fmt.Errorf("exchange %s, routing key %q, for %v: %w: %w", t.Exchange, t.Key, silence.Truncate(time.Second), ErrSilent, err)
+	}
+	return err
+}
+
+// AdmitUnlessSilent is Admit, but does not wait for a silent target: it returns at once for
+// how long t has been silent.
+func (u *Unanswered) AdmitUnlessSilent(ctx context.Context, t Target, most int) (silence time.Duration, err error) {
+	return u.admit(ctx, t, most, false)
+}
+
+// admit waits for a silent target only if it is patient.
+func (u *Unanswered) admit(ctx context.Context, t Target, most int, patient bool) (silence time.Duration, err error) {
 	for {
 		silence, wait, changed := u.try(t, most)
-		if changed == nil {
-			return nil
+		if changed == nil || silence > 0 && !patient {
+			return silence, nil
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
-			if silence > 0 {
-				return fmt.Errorf("exchange %s, routing key %q, for %v: %w: %w", t.Exchange, t.Key, silence.Truncate(time.Second), ErrSilent, ctx.Err())
-			}
-			return ctx.Err()
+			return silence, ctx.Err()
 		}
-		timer.Stop()
 	}
 }
 
@@ -75,26 +84,6 @@ func (u *Unanswered) Admit(ctx context.Context, t Target, most int) error {
 func (u *Unanswered) TryAdmit(t Target, most int) bool {
 	_, _, changed := u.try(t, most)
 	return changed == nil
-}
-
-// AdmitUnlessSilent is Admit that does not wait for a silent target: then it returns for
-// how long that has been silent.
-func (u *Unanswered) AdmitUnlessSilent(ctx context.Context, t Target, most int) (silence time.Duration, err error) {
-	for {
-		silence, wait, changed := u.try(t, most)
-		if changed == nil || silence > 0 {
-			return silence, nil
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, ctx.Err()
-		}
-		timer.Stop()
-	}
 }
 
 // try counts a message in, or says for how long the target has been silent, when to look

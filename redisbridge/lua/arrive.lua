@@ -5,7 +5,8 @@
 -- ARGV: 1 key, 2 and 3 when it was published and is due in Unix ms, or 0 if that is not
 --       known, 4 its version, 5 how long to remember a delivery in ms, 6 the same where
 --       there is more than one version, 7 window in ms, for which an ID is remembered from
---       when it was published, 8 its path, or ''
+--       when it was published, 8 its path, or '', 9 for how many ms it has been on its way,
+--       at least
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept, per message with the ID.
 local now = clock()
@@ -13,12 +14,13 @@ local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
 
 -- The record of the message is that which was published at the same instant; otherwise one
 -- of which, or of the message, the instant is not known.
-local key, r, exact, tombstone
+local key, r, exact, same, tombstone
 for _, one in ipairs(keys_of(KEYS[2], ARGV[1])) do
   local stored = redis.call('HGET', envelopes_key(KEYS[2], one), one)
   local its = stored and read(stored)
   if its and not exact and not is_another(its, published) then
     key, r, exact = one, its, its.published == published
+    same = exact and published > 0
   end
   if its and its.state == cancelled and published <= its.parked_at + clocks_ms then tombstone = its end
 end
@@ -30,7 +32,13 @@ if not r then
   key, r = ARGV[1], nothing()
   r.due, r.published, r.version, r.state = tonumber(ARGV[3]), published, version, waiting
 end
-if r.version ~= version then return {3, r.due} end
+if r.version ~= version then
+  -- What came out of a tier and was published after the message had been delivered is another
+  -- one with its ID. This clock tells, where the instant of publishing is not known or is
+  -- another clock's.
+  if r.state == delivered and version == 0 and not same and now - ARGV[9] >= r.parked_at then return {1} end
+  return {3, r.due}
+end
 if r.state == cancelled then return {2, r.parked_at} end
 if r.state == delivered then return {1} end
 if r.state == moved and r.due > now then return {4, r.due} end

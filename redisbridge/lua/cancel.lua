@@ -27,7 +27,12 @@ end
 local function cancel(key, stored)
   local r = stored and read(stored) or nothing()
   local kept = tonumber(redis.call('ZSCORE', KEYS[4], key) or 0)
-  if r.state == cancelled then return answer(r.published == 0 and 4 or 2, r.parked_at, r.due, kept) end
+  if r.state == cancelled then -- which reaches what was published since then, too
+    local over = math.max(kept, now + ARGV[3])
+    redis.call('HSET', envelopes_key(KEYS[3], key), key, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
+    redis.call('ZADD', KEYS[4], over, key)
+    return answer(r.published == 0 and 4 or 2, r.parked_at, r.due, over)
+  end
   if r.state == delivered then return answer(3, r.parked_at, r.due, kept) end
   -- Of one that was due and promoted nothing is known but that.
   local known = r.state ~= moved and not (kept > 0 and r.due <= now)

@@ -36,9 +36,9 @@
 -- Its record goes only together with that entry.
 --
 -- The key of a record is the message's ID within its entry (keys.go). Another message with
--- the same ID, which has other content, has a record of its own beside it: its key is a byte
--- 1, its digest, and the first one's key. The hash of the others has, for each key that
--- has such messages, their digests.
+-- the same ID has a record of its own beside it: its key is a byte 1, a name, which is the
+-- digest of its content where that is free, and the first one's key. The hash of the others
+-- has, for each key that has such messages, their names.
 local bucket_ms = 2000
 
 -- What one command can bear, and more; even.
@@ -130,16 +130,16 @@ local function others_key(base)
   return base .. ':others'
 end
 
-local function other_key(digest, key)
-  return '\1' .. digest .. key
+local function other_key(name, key)
+  return '\1' .. name .. key
 end
 
 -- The keys of all messages with the ID of key: the first one's, and those of the others.
 local function keys_of(base, key)
   local keys = {key}
-  local digests = redis.call('HGET', others_key(base), key) or ''
-  for i = 1, #digests, digest_length do
-    keys[#keys + 1] = other_key(string.sub(digests, i, i + digest_length - 1), key)
+  local names = redis.call('HGET', others_key(base), key) or ''
+  for i = 1, #names, digest_length do
+    keys[#keys + 1] = other_key(string.sub(names, i, i + digest_length - 1), key)
   end
   return keys
 end
@@ -152,12 +152,12 @@ local function id_of(key)
 end
 
 -- Notes down that there is another message.
-local function add_other(base, digest, key)
-  local digests = redis.call('HGET', others_key(base), key) or ''
-  for i = 1, #digests, digest_length do
-    if string.sub(digests, i, i + digest_length - 1) == digest then return end
+local function add_other(base, name, key)
+  local names = redis.call('HGET', others_key(base), key) or ''
+  for i = 1, #names, digest_length do
+    if string.sub(names, i, i + digest_length - 1) == name then return end
   end
-  redis.call('HSET', others_key(base), key, digests .. digest)
+  redis.call('HSET', others_key(base), key, names .. name)
 end
 
 -- Forgets a record. Its entry in the set of those that are kept has to go before: one that
@@ -165,11 +165,11 @@ end
 local function forget_record(base, key)
   redis.call('HDEL', envelopes_key(base, key), key)
   if string.byte(key) ~= 1 then return end
-  local digest, first, rest = string.sub(key, 2, 1 + digest_length), string.sub(key, 2 + digest_length), ''
-  local digests = redis.call('HGET', others_key(base), first) or ''
-  for i = 1, #digests, digest_length do
-    local one = string.sub(digests, i, i + digest_length - 1)
-    if one ~= digest then rest = rest .. one end
+  local name, first, rest = string.sub(key, 2, 1 + digest_length), string.sub(key, 2 + digest_length), ''
+  local names = redis.call('HGET', others_key(base), first) or ''
+  for i = 1, #names, digest_length do
+    local one = string.sub(names, i, i + digest_length - 1)
+    if one ~= name then rest = rest .. one end
   end
   if rest == '' then
     redis.call('HDEL', others_key(base), first)

@@ -26,28 +26,32 @@ local most_wait = 500
 local base = KEYS[3] .. ':'
 local some_others = redis.call('EXISTS', others_key(KEYS[3])) == 1
 
+-- When a record is to be forgotten; 0 where it is not kept.
+local function kept_until(key) return tonumber(redis.call('ZSCORE', KEYS[4], key) or 0) end
+
+-- Whether a message has left, or may have: its due time has passed, or a consumer has taken
+-- it. It may be delivered before its bridge settles it.
+local function has_left(r)
+  return r.state == delivered or r.state == moved or r.state == waiting and r.due <= now
+end
+
 -- What has become of a key, as a status and the due time, or nil where it may be used
 -- again.
 local function before(key, r)
-  local status = r.state == cancelled and '\4' or '\2'
-  if r.state == delivered and r.published + window <= now then return nil end
-  if r.state ~= waiting or r.due <= now then
-    local over = redis.call('ZSCORE', KEYS[4], key)
-    if over and tonumber(over) <= now or not over and r.state ~= waiting then return nil end
-  end
-  return status, pack('>I6', r.due)
+  if has_left(r) and r.published + window <= now or r.state ~= waiting and kept_until(key) <= now then return nil end
+  return r.state == cancelled and '\4' or '\2', pack('>I6', r.due)
 end
 
--- Whether a message is over of which the broker may still have a copy with an old due time.
--- Its record alone tells that it is one: the next message with the ID goes beside it.
-local function has_copies(key, r)
-  if r.state ~= delivered or r.version == 0 then return false end
-  local over = redis.call('ZSCORE', KEYS[4], key)
-  return over and tonumber(over) > now
+-- Whether a record must stay, though its key may be used again; the next message with the ID
+-- is stored beside it. Either the message is not settled yet, or an old copy of it may still be
+-- delivered, and the record tells the consumer what to do with that.
+local function is_needed(key, r)
+  local over = kept_until(key)
+  return r.state == waiting and over == 0 or has_left(r) and (r.version > 0 or r.state == moved) and over > now
 end
 
 local answers, n, earliest, notes, new, full = {}, 0, nil, {}, {}, false
-local used, stale = {}, {} -- instants of publishing of other messages; keys that begin anew
+local beside, stale = {}, {} -- keys of other messages, by their ID's; keys that begin anew
 
 -- The record under a key, of this call or before it.
 local function stored_under(hash, key)
@@ -55,19 +59,49 @@ local function stored_under(hash, key)
   return stored, stored and read(stored)
 end
 
+-- The other messages with an ID, of this call or before it.
+local function others_of(key)
+  local keys = keys_of(KEYS[3], key)
+  table.remove(keys, 1)
+  for _, one in ipairs(beside[key] or {}) do keys[#keys + 1] = one end
+  return keys
+end
+
 -- An instant at which no message with the same ID was published: by it the messages are told
 -- apart when they come to a consumer.
 local function unused_instant(key)
-  local instant, taken = now, {}
-  for _, one in ipairs(keys_of(KEYS[3], key)) do
+  local instant, taken, keys = now, {}, others_of(key)
+  keys[#keys + 1] = key
+  for _, one in ipairs(keys) do
     local _, r = stored_under(envelopes_key(KEYS[3], one), one)
     if r then taken[r.published] = true end
   end
-  for _, one in ipairs(used[key] or {}) do taken[one] = true end
   while taken[instant] do instant = instant + 1 end
-  used[key] = used[key] or {}
-  table.insert(used[key], instant)
   return instant
+end
+
+-- What has become of another message with the ID and this content, as above.
+local function before_beside(key, digest)
+  for _, one in ipairs(others_of(key)) do
+    local _, r = stored_under(envelopes_key(KEYS[3], one), one)
+    if r and r.digest == digest then
+      local known, due = before(one, r)
+      if known then return known, due end
+    end
+  end
+end
+
+-- A key for another message with the ID, and the name in it: what is stored there, if
+-- anything, is over.
+local function key_beside(key, digest)
+  local name = digest
+  while true do
+    local one = other_key(name, key)
+    local hash = envelopes_key(KEYS[3], one)
+    local stored, r = stored_under(hash, one)
+    if not r or not before(one, r) and not is_needed(one, r) then return one, hash, stored, name end
+    name = sub(redis.sha1hex(name), 1, digest_length)
+  end
 end
 
 for i = first_message, #ARGV, 3 do
@@ -84,28 +118,23 @@ for i = first_message, #ARGV, 3 do
   local hash, packed, status = base .. sub(request, 14), pack('>I6', due), '\1'
   local stored, r = stored_under(hash, key)
   local record, digest, first = ARGV[i + 2], sub(ARGV[i + 2], 3, 2 + digest_length), nil
-  local known, known_due
+  local known, known_due, name
   if r and r.state == moved and r.published == 0 then -- before it came here, out of the inbox
     due = math.max(r.due, now + 1)
     packed = pack('>I6', due)
   else
     if r then known, known_due = before(key, r) end
     local is_other = known == '\2' and r.digest ~= digest and r.digest ~= no_digest
-    local beside = r and not known and has_copies(key, r)
-    if is_other or beside or not known and (used[key] or some_others) then
-      -- It may be another one of those with its ID, or become one.
-      local its_key = other_key(digest, key)
-      local its_hash = envelopes_key(KEYS[3], its_key)
-      local its_stored, its = stored_under(its_hash, its_key)
-      local its_known, its_due
-      if its then its_known, its_due = before(its_key, its) end
+    local stays = r and not known and is_needed(key, r)
+    if is_other or not known and (stays or beside[key] or some_others) then
+      local its_known, its_due = before_beside(key, digest)
       if its_known then
         known, known_due = its_known, its_due
       elseif is_other and alone then
         known = '\5'
-      elseif is_other or beside then
+      elseif is_other or stays then
         known, first = nil, key
-        hash, key, stored = its_hash, its_key, its_stored
+        key, hash, stored, name = key_beside(key, digest)
       end
     end
   end
@@ -119,13 +148,15 @@ for i = first_message, #ARGV, 3 do
     schedule_note(notes, part, at, key)
     if not earliest or at < earliest then earliest = at end
     if first then
+      beside[first] = beside[first] or {}
+      table.insert(beside[first], key)
       local _, _, stamp = unpacked('>I6I6I2', packed .. parked_at .. record)
       if stamp < 16384 then
         record = pack('>I2', stamp + 16384) .. digest .. pack('>I6', unused_instant(first)) .. sub(record, 3 + digest_length)
       end
     end
     new[key] = packed .. parked_at .. record
-    new[#new + 1] = {n + 1, hash, key, stored, first, digest}
+    new[#new + 1] = {n + 1, hash, key, stored, first, name}
     stale[#stale + 1] = key
   end
   answers[n + 1], answers[n + 2] = status, packed
