@@ -19,7 +19,8 @@ import (
 type way string
 
 const (
-	wayProducer way = "producer"                    // the Go producer, which parks by itself
+	wayProducer way = "producer"                    // the Go producer, which parks what equals no tier
+	wayTracked  way = "tracked"                     // the Go producer, which parks everything
 	wayEntry    way = history.ThroughInbox          // a foreign client, over the entry exchange
 	wayInstant  way = "instant"                     // the Go producer, at an instant
 	wayEntryAt  way = history.ThroughInbox + ", at" // a foreign client, at an instant
@@ -30,8 +31,12 @@ const (
 	keyPrefix = "order."
 	skus      = 8
 	stockEach = 1_000_000
+	// largeBody is more than a frame of AMQP, and than what a lot of parked messages has room for.
+	largeBody = 2 << 20
 	// longestOrder keeps the time to wait at the end short.
 	longestOrder = 8 * time.Second
+	// longestWait is what is added at most to the delay of one that is due within the run.
+	longestWait = 3 * time.Minute
 )
 
 // customerOrder is all that a customer does with one order. It follows from the
@@ -41,12 +46,18 @@ type customerOrder struct {
 	key     string
 	way     way
 	delay   time.Duration
+	wait    time.Duration // added to the delay of a few, where the run is long enough
 	pays    bool
 	payIn   time.Duration // after placing
 	insists bool          // publishes again when it has no answer
 
 	repeats  bool          // publishes again although it has one
 	repeatIn time.Duration // after the answer
+
+	looks  bool          // it is looked up once
+	lookIn time.Duration // after placing
+
+	bulk int // so many bytes more in the body
 
 	changes  [2]change
 	fails    int  // so many attempts to handle its message fail
@@ -77,8 +88,10 @@ func planOrder(seed uint64, n int) customerOrder {
 		pays:  rng.IntN(10) < 3, insists: rng.IntN(10) < 8,
 	}
 	switch p := rng.IntN(20); {
-	case p < 8:
+	case p < 4:
 		o.way = wayProducer
+	case p < 8:
+		o.way = wayTracked
 	case p < 15:
 		o.way = wayEntry
 	case p < 17:
@@ -103,6 +116,8 @@ func planOrder(seed uint64, n int) customerOrder {
 			// The broker alone would take it to its queue, on a channel that is not ours.
 			o.delay = 500 * time.Millisecond
 		}
+	} else if rng.IntN(10) == 0 {
+		o.key = plainKey
 	}
 	o.payIn = time.Duration(rng.Int64N(int64(o.delay + 500*time.Millisecond)))
 	if o.planChanges(rng); o.way == wayNoID {
@@ -113,7 +128,17 @@ func planOrder(seed uint64, n int) customerOrder {
 	}
 	o.rejected = rng.IntN(25) == 0
 	if o.repeats = rng.IntN(5) == 0; o.repeats {
-		o.repeatIn = time.Duration(rng.Int64N(int64(o.delay + time.Millisecond)))
+		// One in three when the first message has come, as a rule: then it is another one.
+		o.repeatIn = time.Duration(rng.Int64N(int64(o.delay*3/2 + time.Second)))
+	}
+	if o.looks = rng.IntN(4) == 0 && o.way != wayNoID; o.looks {
+		o.lookIn = time.Duration(rng.Int64N(int64(o.delay + time.Second)))
+	}
+	if rng.IntN(100) == 0 {
+		o.bulk = 1 + rng.IntN(largeBody)
+	}
+	if rng.IntN(20) == 0 {
+		o.wait = time.Duration(rng.Int64N(longestWait.Milliseconds())) * time.Millisecond
 	}
 	return o
 }
@@ -205,7 +230,7 @@ func (o *customerOrder) message() message.Message {
 	n := int64(number)
 	stamp := time.Unix(1_700_000_000+n, 0)
 	m := message.Message{
-		ID: o.ID, RoutingKey: o.key, Body: []byte(strings.Repeat(o.ID+" ", int(n%64)+1)),
+		ID: o.ID, RoutingKey: o.key, Body: append([]byte(strings.Repeat(o.ID+" ", int(n%64)+1)), make([]byte, o.bulk)...),
 		Headers: amqp.Table{
 			"number": n, "sku": o.SKU, "price": amqp.Decimal{Scale: 2, Value: int32(n % 10_000)}, "at": stamp, "raw": []byte{0, byte(n), 255},
 			"lines": []any{int64(o.Quantity), "piece", amqp.Table{"gift": n%2 == 0}}, "none": nil, "weight": float64(n) / 8,
@@ -213,7 +238,7 @@ func (o *customerOrder) message() message.Message {
 		ContentType: "text/plain", ContentEncoding: "identity", CorrelationID: "c-" + o.ID, ReplyTo: "answers",
 		Type: "order", AppID: "fault", Timestamp: stamp, Priority: uint8(n % 5),
 	}
-	if o.way == wayProducer || o.way == wayInstant {
+	if o.usesProducer() {
 		// In a tier that the broker alone fills these would act: RabbitMQ 4.0 to 4.2
 		// let a message of high priority hold up expired ones of low priority.
 		m.Expiration, m.Priority = strconv.FormatInt(n+1, 10), uint8(n%10)
@@ -224,10 +249,18 @@ func (o *customerOrder) message() message.Message {
 	return m
 }
 
+// usesProducer says whether the Go producer publishes the message, which dates it.
+func (o *customerOrder) usesProducer() bool {
+	return o.way == wayProducer || o.way == wayTracked || o.way == wayInstant
+}
+
 // queue returns the queue to which the order's message goes.
 func (o *customerOrder) queue() string {
-	if o.key == slowKey {
+	switch o.key {
+	case slowKey:
 		return slowQueue
+	case plainKey:
+		return plainQueue
 	}
 	return queue
 }

@@ -3,6 +3,8 @@ package fault
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // mostStories bounds how many broken orders a report tells about.
@@ -21,6 +23,8 @@ func Scenarios() []string {
 // returns the exit code: 0, or 1 where a promise was broken.
 func (r *Result) Print(out, errs io.Writer, c Config) int {
 	r.Table(out)
+	fmt.Fprintln(out)
+	r.RuleTable(out)
 	told := map[string]bool{}
 	for _, v := range r.Violations {
 		fmt.Fprintln(errs, v)
@@ -35,6 +39,9 @@ func (r *Result) Print(out, errs io.Writer, c Config) int {
 	for _, dir := range r.Dirs {
 		fmt.Fprintf(errs, "the history is in %s: go run ./internal/fault/cmd/fault -check %s -story ORDER\n", dir, dir)
 	}
+	if untried := r.untried(); c.Only == "" && len(untried) > 0 {
+		fmt.Fprintf(errs, "fault: there was no time for %s\n", strings.Join(untried, ", "))
+	}
 	if !r.Good() {
 		fmt.Fprintf(errs, "to do the same again: make fault DURATION=%v SEED=%d%s\n", c.Duration, c.Seed, prefixed(" STORE=", c.Store))
 	}
@@ -43,6 +50,11 @@ func (r *Result) Print(out, errs io.Writer, c Config) int {
 		return 0
 	}
 	return 1
+}
+
+// untried names the scenarios that the run has not come to.
+func (r *Result) untried() []string {
+	return slices.DeleteFunc(Scenarios(), func(name string) bool { return r.Injected[name] > 0 })
 }
 
 // summary counts what nobody asked for as wrong.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,10 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 			break
 		}
 	}
+	processes, err := w.compareGoroutines(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for name, p := range w.processes {
 		if name == customersName {
 			continue
@@ -52,8 +57,8 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	final := &history.Final{Orders: map[string]history.OrderState{}}
-	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final), w.audit(final))
+	final := &history.Final{Orders: map[string]history.OrderState{}, Processes: processes}
+	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final), w.askRedis(final))
 }
 
 // awaitLast waits until no order is under way that must come to its end.
@@ -164,7 +169,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 // emptyQueues lists the messages that lie in any queue.
 func (w *world) emptyQueues(final *history.Final) error {
 	return w.channel(func(ch *amqp.Channel) error {
-		names := []string{queue, slowQueue}
+		names := []string{queue, slowQueue, plainQueue}
 		for _, q := range w.topology.Queues() {
 			names = append(names, q.Name)
 		}
@@ -220,14 +225,36 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 	})
 }
 
-// audit notes down where the keys in Redis contradict each other.
-func (w *world) audit(final *history.Final) error {
+// askRedis notes down where the keys in Redis contradict each other, and which of the orders
+// whose cancelling had no answer are cancelled.
+func (w *world) askRedis(final *history.Final) error {
+	events, err := history.Read(w.historyDir())
+	if err != nil {
+		return err
+	}
 	return w.store(func(c *redis.Client) error {
 		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: w.topology})
-		if err == nil {
-			final.Contradictions, err = park.Audit(w.ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		// Redis was killed, which may leave wrong counts behind.
+		if final.Contradictions, _, err = park.Audit(w.ctx); err != nil {
+			return err
+		}
+		final.Tombstones = []string{}
+		for _, e := range events {
+			if e.Kind != history.Cancel || slices.Contains(final.Tombstones, e.Order) {
+				continue
+			}
+			all, err := park.LookAll(w.ctx, e.Order)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(all, func(one redisbridge.Entry) bool { return one.State == redisbridge.StateCancelled }) {
+				final.Tombstones = append(final.Tombstones, e.Order)
+			}
+		}
+		return nil
 	})
 }
 

@@ -33,6 +33,7 @@ type role struct {
 	Seed     uint64
 	Rate     float64 // orders per second
 	Began    int64   // when the first order was to be placed, Unix microseconds
+	Ends     int64   // when the last one is to be placed, likewise
 	Trap     *trap   // nil is none
 	Bridge   bridgeRole
 	Queue    string   // of a consumer
@@ -94,6 +95,7 @@ func (r *role) play(ctx context.Context) error {
 		role: r, topology: top, history: log,
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("who", who),
 	}
+	go p.count(ctx)
 	switch r.Kind {
 	case "bridge":
 		return p.bridge(ctx)
@@ -144,6 +146,10 @@ const (
 	// slowQueue is that of the orders whose routing key is slowKey.
 	slowQueue = "shop.slow"
 	slowKey   = keyPrefix + "slow"
+	// plainQueue is that of the orders whose routing key is plainKey. Its consumer does not
+	// ask Redis.
+	plainQueue = "shop.plain"
+	plainKey   = keyPrefix + "plain"
 )
 
 func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/delaybridge/delaybridge/consumer"
@@ -43,14 +44,18 @@ func (p *player) consumer(ctx context.Context) error {
 		p.step(stepEffect)
 		p.note(history.Event{Kind: history.Effect, Order: m.ID, Detail: string(outcome)})
 	}}
-	desk := &desk{player: p, park: park}
+	desk := &desk{player: p, park: park, asking: map[string][]int64{}}
+	var arrivals consumer.Arrivals = desk
+	if p.Queue == plainQueue {
+		arrivals = nil
+	}
 	c, err := consumer.New(consumer.Config{
 		URL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
 		Handler: consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
 			if string(m.Body) == greeting {
 				return nil
 			}
-			p.received(m)
+			desk.received(m)
 			m.ID = orderOf(m.ID, m.Body)
 			if err := p.fail(&m); err != nil {
 				return err
@@ -61,7 +66,7 @@ func (p *player) consumer(ctx context.Context) error {
 			}
 			return err
 		}),
-		Arrivals: desk, Delayer: desk,
+		Arrivals: arrivals, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
 		AssertEvery: repairEvery, Logger: p.log,
@@ -84,10 +89,20 @@ func (p *player) consumer(ctx context.Context) error {
 type desk struct {
 	*player
 	park *redisbridge.Park
+
+	mu     sync.Mutex
+	asking map[string][]int64 // when it began to ask, by the ID of a message that has not been received
 }
 
 func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	began := history.Now()
+	d.mu.Lock()
+	d.asking[m.ID] = append(d.asking[m.ID], began)
+	d.mu.Unlock()
 	arrival, err := d.park.Arrive(ctx, m)
+	if err != nil || arrival.Fate != message.Deliver {
+		d.asked(m.ID)
+	}
 	order := orderOf(m.ID, m.Body)
 	switch {
 	case err != nil:
@@ -99,6 +114,22 @@ func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 		d.step(stepArrived)
 	}
 	return arrival, err
+}
+
+// asked returns when the consumer first began to ask about a message with this ID of which
+// that was not returned before. Of two copies at the same time it is that of the other one,
+// which is earlier.
+func (d *desk) asked(id string) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	times := d.asking[id]
+	if len(times) == 0 {
+		return 0
+	}
+	if d.asking[id] = times[1:]; len(times) == 1 {
+		delete(d.asking, id)
+	}
+	return times[0]
 }
 
 func (d *desk) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
@@ -113,8 +144,8 @@ func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duratio
 	return err
 }
 
-func (p *player) received(m message.Message) {
-	e := history.Event{At: history.Now(), Kind: history.Received, Order: orderOf(m.ID, m.Body), Attempt: m.Journey.Attempts}
+func (d *desk) received(m message.Message) {
+	e := history.Event{At: history.Now(), Kind: history.Received, Order: orderOf(m.ID, m.Body), Attempt: m.Journey.Attempts, Asked: d.asked(m.ID)}
 	if m.ID != e.Order {
 		e.ID = m.ID
 	}
@@ -123,14 +154,14 @@ func (p *player) received(m message.Message) {
 		e.Due = m.Journey.Due.UnixMilli()
 	}
 	if n, ok := orderNumber(e.Order); ok {
-		o := planOrder(p.Seed, n)
+		o := planOrder(d.Seed, n)
 		e.Intact = intact(&o, m)
 	}
 	if !e.Intact {
-		p.log.Error("not what was sent", "message", m)
+		d.log.Error("not what was sent", "message", m)
 	}
-	p.note(e)
-	p.step(stepReceived)
+	d.note(e)
+	d.step(stepReceived)
 }
 
 // fail fails as planned, or returns nil.

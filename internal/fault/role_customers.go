@@ -29,8 +29,9 @@ type customers struct {
 	*player
 	store    *shops
 	park     *redisbridge.Park
-	producer *producer.Producer
-	conn     *broker.Conn // of the foreign clients
+	producer *producer.Producer // which leaves to the broker what equals a tier
+	tracked  *producer.Producer // which parks everything
+	conn     *broker.Conn       // of the foreign clients
 	foreign  *broker.Publisher
 	inside   sync.WaitGroup
 }
@@ -50,7 +51,13 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	goProducer, err := producer.New(producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, Untracked: true, ConnectionName: p.Name, Logger: p.log})
+	config := producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log}
+	tracked, err := producer.New(config)
+	if err != nil {
+		return err
+	}
+	config.Untracked = true
+	untracked, err := producer.New(config)
 	if err != nil {
 		return err
 	}
@@ -58,19 +65,19 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, park: park, producer: goProducer, conn: conn, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, park: park, producer: untracked, tracked: tracked, conn: conn, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	var connections sync.WaitGroup
-	failed := make(chan error, 2)
-	for _, run := range []func(context.Context) error{goProducer.Run, conn.Run} {
+	failed := make(chan error, 3)
+	for _, run := range []func(context.Context) error{tracked.Run, untracked.Run, conn.Run} {
 		connections.Go(func() { failed <- run(connected) })
 	}
 	c.open(ctx)
 	hangUp()
 	connections.Wait()
-	return errors.Join(<-failed, <-failed)
+	return errors.Join(<-failed, <-failed, <-failed)
 }
 
 // open lets customers in until ctx ends, and waits until they have left.
@@ -89,6 +96,9 @@ func (c *customers) open(ctx context.Context) {
 			continue
 		}
 		o := planOrder(c.Seed, next)
+		if at+(o.wait+o.delay).Microseconds() < c.Ends {
+			o.delay += o.wait
+		}
 		next++
 		c.inside.Go(func() {
 			c.serve(inside, &o)
@@ -108,9 +118,19 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 		}
 	}
 	placed := time.Now()
-	c.note(history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Detail: string(o.way) + " " + o.delay.String()})
+	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Detail: string(o.way) + " " + o.delay.String()}
+	if e.Queue == plainQueue {
+		e.Unasked = lead.Microseconds()
+	}
+	c.note(e)
 	var besides sync.WaitGroup
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
+	if o.looks {
+		besides.Go(func() {
+			pause(ctx, time.Until(placed.Add(o.lookIn)))
+			c.look(ctx, o.ID)
+		})
+	}
 	if o.pays {
 		besides.Go(func() {
 			pause(ctx, time.Until(placed.Add(o.payIn)))
@@ -152,11 +172,11 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	m := o.message()
 	now := history.Now()
 	notBefore := instant
-	if o.way == wayProducer || o.way == wayEntry || o.way == wayNoID {
+	if o.way != wayInstant && o.way != wayEntryAt {
 		notBefore = history.After(now, o.delay)
 	}
 	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: notBefore.UnixMicro()}
-	if o.way == wayProducer || o.way == wayInstant { // which date their messages
+	if o.usesProducer() {
 		call.Ahead = time.Now().UnixMicro() - history.Now()
 	}
 	c.note(call)
@@ -165,13 +185,17 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	var err error
 	cancelled := false
 	switch o.way {
-	case wayProducer, wayInstant:
+	case wayProducer, wayTracked, wayInstant:
 		when := message.After(o.delay)
 		if o.way == wayInstant {
 			when = message.At(instant)
 		}
 		var receipt producer.Receipt
-		receipt, err = c.producer.Publish(ctx, m, when)
+		publisher := c.producer
+		if o.way == wayTracked {
+			publisher = c.tracked
+		}
+		receipt, err = publisher.Publish(ctx, m, when)
 		cancelled = receipt.Cancelled
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise

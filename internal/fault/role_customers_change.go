@@ -72,6 +72,36 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 	return err == nil
 }
 
+// look looks the order's message up.
+func (c *customers) look(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	c.note(history.Event{Kind: history.Get, Order: id})
+	all, err := c.park.LookAll(ctx, id)
+	if err != nil {
+		return // which leaves the call without an answer
+	}
+	e := history.Event{Kind: history.Got, Order: id, Detail: history.GotWaiting}
+	switch len(all) {
+	case 0:
+		e.Detail = history.GotNothing
+	case 1:
+		if !all[0].Due.IsZero() {
+			e.Due = all[0].Due.UnixMilli()
+		}
+		switch all[0].State {
+		case redisbridge.StateCancelled:
+			e.Detail = history.GotCancelled
+		case redisbridge.StateDelivered:
+			e.Detail = history.GotDelivered
+		default:
+		}
+	default:
+		e.Detail = history.GotSeveral
+	}
+	c.note(e)
+}
+
 // kindOf returns what an answer is in the history.
 func kindOf(does changing, outcome redisbridge.Outcome, err error) history.Kind {
 	kinds := map[redisbridge.Outcome]history.Kind{

@@ -30,9 +30,6 @@ type Config struct {
 	Only string
 	// Store names the one order store to use. Defaults to all, which share the orders.
 	Store string
-	// Each has every scenario take its turn in the mixture, however long that
-	// takes.
-	Each bool
 	// Dir keeps the history. Defaults to a new folder, which is removed when no
 	// promise was broken.
 	Dir string
@@ -53,6 +50,10 @@ const (
 	// leastAlone is what a scenario needs alone, on the average. Where there is
 	// less time than that for each, there is only the mixture.
 	leastAlone = 5 * time.Second
+	// calmFor is how long a run goes on before anything is broken, so that what is late then
+	// is seen. Shorter runs than leastWithCalm begin at once.
+	calmFor       = 10 * time.Second
+	leastWithCalm = time.Minute
 	// mixers is how many scenarios are under way at a time in the mixture.
 	mixers = 3
 	// restWithin is how long the last orders may take after everything is mended,
@@ -60,8 +61,11 @@ const (
 	restWithin = 4 * time.Minute
 )
 
-// mixture is the name of the act in which scenarios overlap.
-const mixture = "all together"
+// Names of acts: before anything is broken, and when scenarios overlap.
+const (
+	calmAct = "nothing broken"
+	mixture = "all together"
+)
 
 // Result of a run.
 type Result struct {
@@ -81,7 +85,7 @@ func (r *Result) Good() bool { return len(r.Violations) == 0 && len(r.Surprises)
 // Run runs scenarios and checks the history. An error means that the run could
 // not be made, not that a promise was broken.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	if c.Duration <= 0 && !c.Each {
+	if c.Duration <= 0 {
 		c.Duration = DefaultDuration
 	}
 	if c.Rate <= 0 {
@@ -160,7 +164,7 @@ func (c *Config) parts() []part {
 		}
 		return []part{node}
 	}
-	if !c.Each && cluster.duration < time.Duration(len(clusterScenarios()))*leastAlone {
+	if cluster.duration < time.Duration(len(clusterScenarios()))*leastAlone {
 		return []part{node}
 	}
 	node.duration -= cluster.duration
@@ -193,19 +197,20 @@ func (c *Config) acts(p part) []act {
 	if c.Only != "" {
 		return []act{{name: c.Only, duration: p.duration, deck: here, hands: 1, atLeast: 1}}
 	}
-	each := time.Duration(aloneShare*float64(p.duration)) / time.Duration(len(alone))
 	var acts []act
+	left := p.duration
+	if p.kind == single && c.Duration >= leastWithCalm {
+		acts = append(acts, act{name: calmAct, duration: calmFor})
+		left -= calmFor
+	}
+	each := time.Duration(aloneShare*float64(left)) / time.Duration(len(alone))
 	if each >= leastAlone {
 		for _, s := range alone {
 			acts = append(acts, act{name: s.name, duration: each, deck: []scenario{s}, hands: 1, atLeast: 1})
+			left -= each
 		}
 	}
-	left := p.duration - time.Duration(len(acts))*each
-	mix := act{name: mixture, duration: left, deck: here, hands: mixers}
-	if c.Each {
-		mix.deck, mix.atLeast = alone, len(alone)
-	}
-	return append(acts, mix)
+	return append(acts, act{name: mixture, duration: left, deck: here, hands: mixers})
 }
 
 // stagehand performs one part of a run.
@@ -230,7 +235,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	w.skewedProgram = s.skewed
-	if err := w.populate(s.Rate); err != nil {
+	if err := w.populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}
 	acts := s.acts(s.part)
@@ -275,11 +280,14 @@ func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.
 		})
 	}
 	hands.Wait()
+	if a.hands == 0 {
+		pause(ctx, time.Until(end))
+	}
 	return errors.Join(failed...)
 }
 
 func (w *world) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
-	i := injection{world: w, ctx: ctx, rng: rng}
+	i := injection{world: w, scenario: s, ctx: ctx, rng: rng}
 	release := w.locks.hold(w.locksOf(s))
 	defer release()
 	err := s.inject(&i)

@@ -2,9 +2,12 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // scenario breaks something, and mends it.
@@ -40,8 +43,37 @@ const (
 // injection is one use of a scenario.
 type injection struct {
 	*world
+	*scenario
 	ctx context.Context
 	rng *rand.Rand
+}
+
+// breaks notes that something is broken from now on, until mended is called.
+func (i *injection) breaks(format string, args ...any) (mended func()) {
+	return i.breaksFor("", fmt.Sprintf(format, args...))
+}
+
+// breaksFor is breaks for what must hold up the orders of one queue at most.
+func (i *injection) breaksFor(queue, what string) (mended func()) {
+	i.mu.Lock()
+	i.faults++
+	i.mu.Unlock()
+	i.note(history.Event{Kind: history.Fault, Detail: what, Queue: queue, Aftermath: aftermath(i.name).Microseconds()})
+	return func() { i.note(history.Event{Kind: history.Mended, Detail: what, Queue: queue}) }
+}
+
+// aftermath returns for how long orders may still be late when a scenario has mended what it
+// broke; 0 is the usual. What a queue has not taken, or what has found none, the dead-letter
+// workers of RabbitMQ try again after up to three minutes (rabbit_fifo_dlx_worker,
+// settle_timeout). So they do with what was under way when a node died.
+func aftermath(scenario string) time.Duration {
+	switch scenario {
+	case "tiers and lanes refuse", "target refuses", "target unbound", "target answers nothing",
+		"empty queue deleted", "exchange deleted", "binding deleted", "rabbitmq killed", "rabbitmq and redis killed", "node down", "node stopped", "cluster parted":
+		return 200 * time.Second
+	default:
+		return 0
+	}
 }
 
 // hold leaves things as they are for a while.

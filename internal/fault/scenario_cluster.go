@@ -1,8 +1,11 @@
 package fault
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -28,6 +31,7 @@ func clusterScenarios() []scenario {
 			i.hold(time.Second, 6*time.Second)
 			return errors.Join(err, i.nodes[n].Resume(i.ctx))
 		}},
+		{"cluster parted", needs, clustered, (*injection).partCluster},
 		{"leaders move", needs, clustered, func(i *injection) error {
 			defer i.breaks("the leaders of the queues move")()
 			_, err := i.manage(http.MethodPost, "/api/rebalance/queues/", "")
@@ -36,6 +40,41 @@ func clusterScenarios() []scenario {
 		}},
 	}
 }
+
+// partCluster parts one node of the cluster from the others, which each of them handles in one
+// of the ways that RabbitMQ has for it. The node refuses their cookies, so that they do not
+// come together again.
+func (i *injection) partCluster() error {
+	handling, alone := []string{"autoheal", "pause_minority"}[i.rng.IntN(2)], i.rng.IntN(len(i.nodes))
+	var others []string
+	for n, node := range i.nodes {
+		if _, err := node.Control(i.ctx, "eval", "application:set_env(rabbit, cluster_partition_handling, "+handling+")."); err != nil {
+			return err
+		}
+		if n != alone {
+			others = append(others, "'"+node.NodeName()+"'")
+		}
+	}
+	each := func(expression string) error {
+		_, err := i.nodes[alone].Control(i.ctx, "eval", fmt.Sprintf("[begin %s end || N <- [%s]].", expression, strings.Join(others, ", ")))
+		return err
+	}
+	defer i.breaks("node %d of the cluster is parted from the others (%s)", alone, handling)()
+	err := each("erlang:set_cookie(N, parted), erlang:disconnect_node(N)")
+	i.hold(time.Second, 20*time.Second)
+	if err := errors.Join(err, each("erlang:set_cookie(N, erlang:get_cookie())")); err != nil {
+		return err
+	}
+	together, cancel := context.WithTimeout(i.ctx, togetherWithin)
+	defer cancel()
+	if err := i.cluster.AwaitWhole(together); err != nil {
+		i.surprise(fmt.Sprintf("the nodes have not come together again within %v: %v", togetherWithin, err))
+	}
+	return i.ctx.Err()
+}
+
+// togetherWithin is how long a cluster may take to be whole again.
+const togetherWithin = 2 * time.Minute
 
 // move has the processes that are at home at one node talk to another one.
 func (i *injection) move(home, to int) error {

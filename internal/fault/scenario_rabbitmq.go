@@ -34,12 +34,20 @@ func rabbitMQScenarios() []scenario {
 		{"connections closed", needs, anywhere, (*injection).closeConnections},
 		{"channels closed", needs, anywhere, (*injection).closeChannels},
 		{"memory alarm", needs, anywhere, func(i *injection) error {
-			defer i.breaks("RabbitMQ is short of memory (connection.blocked)")()
-			node := i.nodes[i.rng.IntN(len(i.nodes))]
-			_, err := node.Control(i.ctx, "set_vm_memory_high_watermark", "0.000001")
-			i.hold(time.Second, 4*time.Second)
-			_, mend := node.Control(i.ctx, "set_vm_memory_high_watermark", "0.4")
-			return errors.Join(err, mend)
+			return i.alarm("memory", "set_vm_memory_high_watermark", "0.000001", "0.4")
+		}},
+		{"disk alarm", needs, anywhere, func(i *injection) error {
+			return i.alarm("disk space", "set_disk_free_limit", "1000000000000000", "50000000")
+		}},
+		{"rabbitmq and redis killed", []string{rabbitMQ, redisServer}, single, func(i *injection) error {
+			defer i.breaks("kill -9 RabbitMQ and Redis")()
+			err := errors.Join(i.nodes[0].Kill(i.ctx), i.redis.Kill(i.ctx))
+			i.hold(0, 2*time.Second)
+			first, second := i.nodes[0].Restart, i.redis.Restart
+			if i.rng.IntN(2) == 0 {
+				first, second = second, first
+			}
+			return errors.Join(err, first(i.ctx), second(i.ctx))
 		}},
 		{"tiers and lanes refuse", needs, anywhere, func(i *injection) error {
 			return i.refuse("^" + prefix + `\.(tier|lane)\.`)
@@ -49,6 +57,16 @@ func rabbitMQScenarios() []scenario {
 		}},
 		{"target refuses", append(allConsumers(), rabbitMQ), anywhere, (*injection).fillTarget},
 	}
+}
+
+// alarm has one node be short of something, by a setting, for a while.
+func (i *injection) alarm(what, setting, short, usual string) error {
+	defer i.breaks("RabbitMQ is short of %s (connection.blocked)", what)()
+	node := i.nodes[i.rng.IntN(len(i.nodes))]
+	_, err := node.Control(i.ctx, setting, short)
+	i.hold(time.Second, 4*time.Second)
+	_, mend := node.Control(i.ctx, setting, usual)
+	return errors.Join(err, mend)
 }
 
 // refuse has queues reject what is published, for a while.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,7 +28,41 @@ func topologyScenarios() []scenario {
 		{"exchange deleted", all, anywhere, (*injection).deleteExchange},
 		{"binding deleted", all, anywhere, (*injection).deleteBinding},
 		{"target unbound", all, anywhere, (*injection).unbindTarget},
+		{"tiers and lead changed", []string{rabbitMQ, ourProcesses}, anywhere, (*injection).changeTiers},
 	}
+}
+
+// changeTiers has one process after the other go over to other tiers and another lead, and
+// then back.
+func (i *injection) changeTiers() error {
+	defer i.breaks("tiers and lead are changed")()
+	for _, config := range []topology.Config{otherTiers(), shortDelays()} {
+		t, err := topology.New(config)
+		if err != nil {
+			return err
+		}
+		if err := i.furnish(t); err != nil {
+			return err
+		}
+		pause(i.ctx, settleIn)
+		for _, name := range slices.Sorted(maps.Keys(i.processes)) {
+			p := i.processes[name]
+			if err := p.terminate(); err != nil {
+				return err
+			}
+			p.role.Topology = config
+			if err := p.start(nil); err != nil {
+				return err
+			}
+		}
+		i.hold(0, 5*time.Second)
+	}
+	return nil
+}
+
+// otherTiers is the run's topology while its tiers are changed.
+func otherTiers() topology.Config {
+	return topology.Config{Prefix: prefix, Tiers: []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}, Lead: 3 * time.Second, Shards: shards}
 }
 
 // deleteQueue deletes a tier, a lane, the inbox or the unrouted queue while
@@ -152,7 +187,7 @@ func (i *injection) unbindTarget() error {
 // awaitTarget waits until the consumers have bound their queues again, and does
 // what an operator then does: sends on what has come to unrouted meanwhile.
 func (i *injection) awaitTarget() error {
-	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1} {
+	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1, plainQueue: 1} {
 		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
 		if err := i.awaitBinding(path, bindings); err != nil {
 			return err

@@ -63,6 +63,7 @@ const (
 	bridges       = 2
 	consumers     = 2
 	slowConsumer  = "consumer-slow"
+	plainConsumer = "consumer-plain"
 )
 
 func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
@@ -90,7 +91,7 @@ func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stor
 	if err := errors.Join(shopErr, brokerErr, redisErr); err != nil {
 		return w, err
 	}
-	return w, w.furnish()
+	return w, w.furnish(w.topology)
 }
 
 func (w *world) startRabbitMQ(clustered bool) error {
@@ -139,18 +140,18 @@ func (w *world) startStore(name string) (storeAt, error) {
 	return at, err
 }
 
-// furnish applies the topology.
-func (w *world) furnish() error {
+// furnish applies a topology.
+func (w *world) furnish(t *topology.Topology) error {
 	conn, err := amqp.Dial(w.nodes[0].AMQPURL())
 	if err != nil {
 		return err
 	}
-	_, err = w.topology.Apply(w.ctx, conn)
+	_, err = t.Apply(w.ctx, conn)
 	return errors.Join(err, conn.Close())
 }
 
-// populate starts the processes, each with links of its own.
-func (w *world) populate(rate float64) error {
+// populate starts the processes, each with links of its own; customers come for duration.
+func (w *world) populate(rate float64, duration time.Duration) error {
 	for n := range consumers {
 		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{keyPrefix + "a", keyPrefix + "b"}}, n); err != nil {
 			return err
@@ -159,13 +160,17 @@ func (w *world) populate(rate float64) error {
 	if err := w.employ(role{Kind: "consumer", Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
 		return err
 	}
+	if err := w.employ(role{Kind: "consumer", Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
+		return err
+	}
 	for n := range bridges {
 		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
 			return err
 		}
 	}
 	pause(w.ctx, settleIn)
-	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: history.Now()}, 2)
+	began := history.Now()
+	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
 }
 
 // employ starts a process at one of the nodes.
@@ -215,20 +220,6 @@ func (w *world) close(ctx context.Context) error {
 		errs = append(errs, w.history.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// breaks notes that something is broken from now on, until mended is called.
-func (w *world) breaks(format string, args ...any) (mended func()) {
-	return w.breaksFor("", fmt.Sprintf(format, args...))
-}
-
-// breaksFor is breaks for what must hold up the orders of one queue at most.
-func (w *world) breaksFor(queue, what string) (mended func()) {
-	w.mu.Lock()
-	w.faults++
-	w.mu.Unlock()
-	w.note(history.Event{Kind: history.Fault, Detail: what, Queue: queue})
-	return func() { w.note(history.Event{Kind: history.Mended, Detail: what, Queue: queue}) }
 }
 
 func (w *world) note(e history.Event) {

@@ -54,8 +54,18 @@ func (r *record) mayHave(call Kind, at int64) bool {
 	return false
 }
 
-// mayBeCancelled says whether the message may rightly never come.
-func (r *record) mayBeCancelled() bool { return r.mayHave(Cancel, math.MaxInt64) }
+// mayBeCancelled says whether the message may rightly never come: an answer says so, or there
+// was none and what is left in Redis does not deny it.
+func (r *record) mayBeCancelled() bool {
+	for i := range r.changes {
+		switch c := &r.changes[i]; {
+		case c.outcome == Cancelled || c.outcome == Tombstoned || c.outcome == RescheduleCancelled,
+			c.call == Cancel && !c.inVain() && r.tombstone:
+			return true
+		}
+	}
+	return false
+}
 
 // sole returns the one attempt from which all deliveries stem, if there is no other
 // that may have happened. With more there may be several messages of one ID, and what
@@ -104,6 +114,9 @@ func (r *record) holds(c *change) bool {
 // last returns the last reschedule that holds, or nil: of the times asked for before
 // none counts any more, unless nobody knows whether and when it was asked for.
 func (r *record) last() *change {
+	if r.unasked > 0 { // what the broker has comes at its old time
+		return nil
+	}
 	for i := len(r.changes) - 1; i >= 0; i-- {
 		if c := &r.changes[i]; c.call == Reschedule && r.holds(c) {
 			return c

@@ -89,9 +89,15 @@ func TestGoodChanges(t *testing.T) {
 			r.cancel(2_000_000, history.Cancelled)
 			r.attempt(3_000_000, asked+2_000_000, history.Published, 0)
 		}},
-		"published twice, and the second cancelled after the first one was due": {closedOrder, func(r *run) {
+		"published twice, and the second cancelled while a consumer asked about the first one": {closedOrder, func(r *run) {
 			r.attempt(1_500_000, asked+500_000, history.Published, 0)
 			r.cancel(1000*due+200, history.Cancelled)
+			r.change(history.Received, func(e *history.Event) { e.Asked = 1000*due + 250 })
+		}},
+		"published twice, and the second cancelled when the first one had come, which comes again": {closedOrder, func(r *run) {
+			r.attempt(1_500_000, asked+500_000, history.Published, 0)
+			r.cancel(31_005_000, history.Cancelled)
+			r.deliver(31_006_000, other, history.EffectAlreadyClosed)
 		}},
 		"one that was due, of two out of the inbox": {closedOrder, func(r *run) {
 			throughInbox(r)
@@ -101,9 +107,9 @@ func TestGoodChanges(t *testing.T) {
 			throughInbox(r)
 			r.cancel(1000*due+3_000_000, history.CancelLate).Since = due + 2000
 		}},
-		"one that was due is cancelled, of two out of the inbox": {closedOrder, func(r *run) {
-			throughInbox(r)
-			r.cancel(1000*due+200, history.Cancelled)
+		"earlier, and the inbox gave it out again after that, since a bridge was killed": {closedOrder, func(r *run) {
+			r.fault(1_500_000, "kill -9 bridge-1")
+			takenInTwice(r, 3500)
 		}},
 		"too late": {closedOrder, func(r *run) {
 			r.reschedule(31_002_500, late, history.RescheduleLate).Since = 31_002
@@ -151,6 +157,16 @@ func TestGoodChanges(t *testing.T) {
 func throughInbox(r *run) {
 	r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughInbox })
 	r.change(history.Published, func(e *history.Event) { e.Due = 0 })
+}
+
+// takenInTwice has an order rescheduled to 3000 ms and delivered then. A bridge takes it from
+// the inbox again at an instant in ms, and parks it for 30 s.
+func takenInTwice(r *run, again int64) {
+	throughInbox(r)
+	r.reschedule(2_000_000, 3000, history.Rescheduled)
+	received(r, 3_000_000, 3000)
+	e := r.add(1000*(again+30_000)+100_000, other, history.Received)
+	e.Intact, e.Due = true, again+30_000
 }
 
 func TestBadChanges(t *testing.T) {
@@ -227,6 +243,24 @@ func TestBadChanges(t *testing.T) {
 				e.Intact, e.Due = true, due
 			}, []string{wrong}, "another due time than the new one",
 		},
+		"wrong: rescheduled to earlier, and the inbox gave it out again, though every bridge ended in order": {
+			closedOrder, func(r *run) {
+				r.fault(1_500_000, "bridge-1 "+history.Orderly)
+				takenInTwice(r, 3500)
+			}, []string{wrong}, "another due time than the new one",
+		},
+		"wrong: rescheduled to earlier, and a copy that was taken in before that came too": {
+			closedOrder, func(r *run) {
+				r.fault(1_500_000, "kill -9 bridge-1")
+				takenInTwice(r, 2900)
+			}, []string{wrong}, "another due time than the new one",
+		},
+		"wrong: rescheduled to earlier, and a copy that was taken in before the fault came too": {
+			closedOrder, func(r *run) {
+				takenInTwice(r, 3500)
+				r.fault(3_600_000, "kill -9 bridge-1")
+			}, []string{wrong}, "another due time than the new one",
+		},
 		"early: rescheduled before it was due, out of the inbox": {
 			closedOrder, func(r *run) {
 				throughInbox(r)
@@ -263,13 +297,38 @@ func TestBadChanges(t *testing.T) {
 			closedOrder, func(r *run) {
 				r.attempt(1_500_000, asked+500_000, history.Published, 0)
 				r.cancel(2_000_000, history.Cancelled)
-			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1 after that",
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1",
+		},
+		"wrong: published twice, the second cancelled, and the first one, which was due, received after that": {
+			closedOrder, func(r *run) {
+				r.attempt(1_500_000, asked+500_000, history.Published, 0)
+				r.cancel(1000*due+200, history.Cancelled)
+				r.change(history.Received, func(e *history.Event) { e.Asked = 1000*due + 301 })
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1",
+		},
+		"wrong: one that was due cancelled, of two out of the inbox, and received": {
+			closedOrder, func(r *run) {
+				throughInbox(r)
+				r.cancel(1000*due+200, history.Cancelled)
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1",
+		},
+		"lost: published again after it had come, and that never came": {
+			closedOrder, func(r *run) {
+				r.attempt(32_000_000, 33_000_000, history.Published, 0)
+			}, []string{lost}, "published by customers/1, and not received after that",
+		},
+		"lost: to cancel had no answer, and Redis does not hold it as cancelled": {
+			closedOrder, func(r *run) {
+				never(r)
+				r.cancel(2_000_000, history.CancelUnknown)
+				r.final.Tombstones = []string{}
+			}, []string{lost}, "never received",
 		},
 		"wrong: published twice, rescheduled, cancelled, and received": {
 			movedOrder, func(r *run) {
 				r.attempt(1_500_000, asked+500_000, history.Published, 0)
 				r.cancel(3_000_000, history.Cancelled)
-			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1 after that",
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-1/1",
 		},
 		"wrong: published twice, and a copy cancelled that was not due, after another one that was": {
 			closedOrder, func(r *run) {
@@ -277,7 +336,7 @@ func TestBadChanges(t *testing.T) {
 				r.cancel(1000*due+200, history.Cancelled)
 				r.deliver(31_502_000, other, history.EffectAlreadyClosed)
 				r.events[len(r.events)-3].Due = 31_501
-			}, []string{wrong}, "cancelled by customers/1, and received by consumer-2/1 after that",
+			}, []string{wrong}, "cancelled by customers/1, and received by consumer-2/1",
 		},
 		"wrong: published twice, rescheduled to later, and received before that": {
 			closedOrder, func(r *run) {
@@ -302,10 +361,10 @@ func TestBadChanges(t *testing.T) {
 				r.drop(history.Effect, history.Acknowledged)
 				r.state(history.StatePending, 0)
 				r.cancel(2_000_000, history.Cancelled)
-			}, []string{wrong}, "cancelled, but received",
+			}, []string{wrong}, "cancelled by customers/1, and received",
 		},
 		"wrong: a tombstone, and received": {
-			closedOrder, func(r *run) { r.cancel(2_000_000, history.Tombstoned) }, []string{wrong}, "to be dropped, but received",
+			closedOrder, func(r *run) { r.cancel(2_000_000, history.Tombstoned) }, []string{wrong}, "tombstoned by customers/1, and received",
 		},
 		"wrong: dropped, and nobody cancelled it": {
 			closedOrder, func(r *run) {

@@ -46,17 +46,10 @@ func Check(events []Event, final Final) *Report {
 	}
 	for _, r := range sequence {
 		r.state, r.known = final.Orders[r.id]
+		r.tombstone = final.Tombstones == nil || slices.Contains(final.Tombstones, r.id)
 		report.judge(past, r)
 	}
-	for _, line := range final.Stock {
-		if line.Have != line.Want {
-			why := fmt.Sprintf("%s: %d in stock, want %d", line.SKU, line.Have, line.Want)
-			report.object(past, &record{}, KindWrong, []string{why})
-		}
-	}
-	if len(final.Contradictions) > 0 {
-		report.object(past, &record{}, KindWrong, final.Contradictions)
-	}
+	report.judgeFinal(past, &final)
 	return report
 }
 
@@ -71,18 +64,74 @@ func (r *Report) judge(past *run, o *record) {
 		c.Received, c.Worst = 1, micros(late)
 	}
 	r.count(o.act, c)
-	r.object(past, o, KindLost, o.lost())
-	r.object(past, o, KindEarly, o.early())
-	r.object(past, o, KindDouble, o.double())
-	r.object(past, o, KindWrong, slices.Concat(o.wrong(), o.copies(past.outages), o.heldUp(past.outages)))
+	all := rules()
+	for _, kind := range []ViolationKind{KindLost, KindEarly, KindDouble, KindWrong, KindLate} {
+		var names, why []string
+		for _, rule := range all {
+			if rule.kind != kind {
+				continue
+			}
+			found := rule.objects(o, past)
+			if len(found) > 0 {
+				names, why = append(names, rule.name), append(why, found...)
+			}
+			r.judged(rule.name, rule.judges(o, past) || len(found) > 0, len(found) > 0)
+		}
+		r.object(past, o, kind, names, why)
+	}
+}
+
+// judgeFinal applies the rules over what the servers hold.
+func (r *Report) judgeFinal(past *run, final *Final) {
+	for _, line := range final.Stock {
+		var why []string
+		if line.Have != line.Want {
+			why = []string{fmt.Sprintf("%s: %d in stock, want %d", line.SKU, line.Have, line.Want)}
+		}
+		r.judged(RuleStock, true, len(why) > 0)
+		r.object(past, &record{}, KindWrong, []string{RuleStock}, why)
+	}
+	r.judged(RuleKeys, true, len(final.Contradictions) > 0)
+	r.object(past, &record{}, KindWrong, []string{RuleKeys}, final.Contradictions)
+	for _, p := range final.Processes {
+		var why []string
+		if p.Old > p.Fresh+spare {
+			why = []string{fmt.Sprintf("%s has %d goroutines at rest, and %d when it was started anew", p.Name, p.Old, p.Fresh)}
+		}
+		r.judged(RuleGoroutines, true, len(why) > 0)
+		r.object(past, &record{}, KindWrong, []string{RuleGoroutines}, why)
+	}
+}
+
+// judged notes down what a rule has decided over one order, article or store.
+func (r *Report) judged(rule string, judged, broken bool) {
+	c := RuleCount{Rule: rule}
+	if judged {
+		c.Judged = 1
+	}
+	if broken {
+		c.Broken = 1
+	}
+	r.decided(c)
+}
+
+// decided adds to what a rule has decided.
+func (r *Report) decided(more RuleCount) {
+	i := slices.IndexFunc(r.Rules, func(c RuleCount) bool { return c.Rule == more.Rule })
+	if i < 0 {
+		r.Rules = append(r.Rules, more)
+		return
+	}
+	r.Rules[i].Judged += more.Judged
+	r.Rules[i].Broken += more.Broken
 }
 
 // object adds one violation, if there is a reason why.
-func (r *Report) object(past *run, o *record, kind ViolationKind, why []string) {
+func (r *Report) object(past *run, o *record, kind ViolationKind, rules, why []string) {
 	if len(why) == 0 {
 		return
 	}
-	v := Violation{Kind: kind, Order: o.id, Why: strings.Join(why, "; ")}
+	v := Violation{Kind: kind, Order: o.id, Rules: rules, Why: strings.Join(why, "; ")}
 	r.Violations = append(r.Violations, v)
 	past.broken[o.id] = append(past.broken[o.id], v)
 	var c Counts
@@ -95,6 +144,8 @@ func (r *Report) object(past *run, o *record, kind ViolationKind, why []string) 
 		c.Double = 1
 	case KindWrong:
 		c.Wrong = 1
+	case KindLate:
+		c.Late = 1
 	}
 	r.count(o.act, c)
 }

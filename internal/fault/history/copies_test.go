@@ -45,17 +45,16 @@ func TestCopiesOfWhatHasNoID(t *testing.T) {
 		r.deliver(31_006_000, other, history.EffectAlreadyClosed)
 		r.events[len(r.events)-3].ID = id
 	}
-	fault := func(r *run, at int64, what string) { r.add(at, "injector", history.Fault).Detail = what }
 	judgeAll(t, unnamed, map[string]judged{
 		"it came":                {func(*run) {}, ""},
 		"delivered twice":        {func(r *run) { copied(r, firstID) }, ""},
 		"published twice":        {func(r *run) { r.attempt(2_000_000, asked+1000, history.Unknown, 0); copied(r, nextID) }, ""},
 		"by the broker alone":    {func(r *run) { r.change(history.Received, func(e *history.Event) { e.ID = "" }) }, ""},
-		"a copy after a kill":    {func(r *run) { fault(r, 1_500_000, "kill -9 bridge-1"); copied(r, againID) }, ""},
+		"a copy after a kill":    {func(r *run) { r.fault(1_500_000, "kill -9 bridge-1"); copied(r, againID) }, ""},
 		"a copy, and no kill":    {func(r *run) { copied(r, againID) }, "though every bridge that ended was asked to"},
-		"a copy after a stop":    {func(r *run) { fault(r, 1_500_000, "bridge-1 "+history.Orderly); copied(r, againID) }, "though every bridge"},
-		"a copy long after":      {func(r *run) { fault(r, -30_000_000, "kill -9 bridge-1"); copied(r, againID) }, "though every bridge"},
-		"a copy that hides":      {func(r *run) { fault(r, 1_500_000, "kill -9 bridge-1"); copied(r, nextID) }, "that do not say"},
+		"a copy after a stop":    {func(r *run) { r.fault(1_500_000, "bridge-1 "+history.Orderly); copied(r, againID) }, "though every bridge"},
+		"a copy long after":      {func(r *run) { r.fault(-30_000_000, "kill -9 bridge-1"); copied(r, againID) }, "though every bridge"},
+		"a copy that hides":      {func(r *run) { r.fault(1_500_000, "kill -9 bridge-1"); copied(r, nextID) }, "that do not say"},
 		"a copy of what was not": {func(r *run) { r.attempt(2_000_000, asked+1000, history.Refused, 0); copied(r, againID) }, "though every bridge"},
 	})
 }

@@ -15,10 +15,11 @@
 //
 // # What it concludes
 //
-//   - lost: publish returned success, no cancel may have happened, and no handler was
-//     ever called, wherever the message lies now; or a handler was called, neither an
-//     effect nor a rejection was ever written, and the order is still pending; or
-//     its message was rejected and is not in quarantine.
+//   - lost: publish returned success, no cancel happened, and no handler was called since,
+//     wherever the message lies now; or a handler was called, neither an effect nor a
+//     rejection was ever written, and the order is still pending; or its message was
+//     rejected and is not in quarantine. A cancel without an answer happened if Redis
+//     holds the message as cancelled in the end.
 //   - early: a delivery at any microsecond before the first instant that any of the
 //     attempts from which it can stem asked for, or before the due time that it
 //     carries, or, if each of those attempts returned one, before the first of the
@@ -34,7 +35,8 @@
 //     payments); an effect without a delivery before it, a payment refused before
 //     any delivery, an order paid before anybody tried; a delivery that nobody, or
 //     only an attempt with a definite no, had published, or that is not what was
-//     published; a handler that was called in spite of a cancel, or at the old time
+//     published; a handler that was called in spite of a cancel, by a consumer that asked
+//     after the answer, however many copies there were, or at the old time
 //     of a message that has a new one; an answer that is not true: "cancelled",
 //     "rescheduled" or "unknown" though it had been received, "delivered" before it
 //     could be or though it never came; a message that a consumer dropped without a
@@ -46,6 +48,8 @@
 //     broken except that a bridge was asked to end, or under one that does not say that
 //     it may be a repetition; an order that came late, or whose publishing was not
 //     confirmed, because another order's queue answered nothing.
+//   - late: an order that came late although nothing was broken, nor had been so shortly
+//     before that it could still be felt, for longer than it may be late.
 //
 // One order can break several promises; each counts once.
 //
@@ -64,12 +68,14 @@
 //     was dropped before the handler had finished.
 //   - What should come of a message after a cancel or reschedule without an answer:
 //     it may happen at any time.
-//   - Where more than one attempt to publish a message may have succeeded, whether a change
+//   - Where more than one attempt to publish a message may have succeeded, whether a reschedule
 //     reached all copies, if one of them can have been due by then: while the first one
 //     waits, a repetition is that message, and afterwards it is another one. A bridge takes
 //     a repetition from the inbox at any time; so nothing is said of one that asked for
 //     the same instant and comes after the new time. A message out of the inbox may be
 //     parked twice, if it was due before the bridge had heard that it was parked.
+//   - Of a message that had come before a later copy was cancelled, whether it should have
+//     come again: that one could not be cancelled any more.
 //   - Whether a tombstone, or a new time of a message of which nothing is known, must
 //     hold, if publishing it had not been answered before, or was dated by a clock that
 //     is ahead: it may count as another message.

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind says what an event is.
@@ -35,6 +36,9 @@ const (
 	RescheduleRefused   Kind = "reschedule-refused"   // a definite no
 	RescheduleUnknown   Kind = "reschedule-unknown"   // no answer
 
+	Get Kind = "get" // a client is about to look the order's message up
+	Got Kind = "got" // and sees: Detail is one of the Got constants; Due, where there is a message
+
 	Dropped      Kind = "dropped"      // a consumer was told not to handle it: Detail is one of the Dropped constants
 	Received     Kind = "received"     // a consumer's handler was called: Due, Intact, Attempt are set
 	Effect       Kind = "effect"       // the handler's effect returned: Detail is one of the Effect constants
@@ -62,6 +66,15 @@ const (
 	EffectLeftAlone     = "paid, left alone"
 )
 
+// Details of what a client [Got].
+const (
+	GotNothing   = "nothing"
+	GotWaiting   = "waiting" // in Redis or with the broker
+	GotCancelled = "cancelled"
+	GotDelivered = "delivered"
+	GotSeveral   = "several" // messages with that ID
+)
+
 // Details of what is [Dropped].
 const (
 	DroppedCancelled   = "cancelled"
@@ -84,6 +97,9 @@ type Event struct {
 	// Queue is the one to which the order's message goes (placed), or that answers
 	// nothing, which must hold up no order of another queue (fault).
 	Queue string `json:"queue,omitempty"`
+	// Unasked is for how many microseconds before it is due the broker may have the message,
+	// where its consumer does not ask Redis: placed. 0 where it asks.
+	Unasked int64 `json:"unasked,omitempty"`
 	// Act of the run in which it happened: placed, fault, mended.
 	Act string `json:"act,omitempty"`
 	// NotBefore is the instant, in Unix microseconds, before which the message must
@@ -96,9 +112,15 @@ type Event struct {
 	// Since is when the message was delivered, Unix milliseconds, if an answer says
 	// so: cancel-late, reschedule-late.
 	Since int64 `json:"since,omitempty"`
+	// Asked is when the consumer began to ask whether to handle the message, in Unix
+	// microseconds: received. 0 if it does not ask.
+	Asked int64 `json:"asked,omitempty"`
 	// Ahead is by how many microseconds the clock that dates the message is ahead:
 	// publish.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Aftermath is for how many microseconds orders may still be late when it has been
+	// mended: fault. 0 is the usual.
+	Aftermath int64 `json:"aftermath,omitempty"`
 	// Attempt is how often the message was handled before, in vain: received, failed.
 	Attempt int `json:"attempt,omitempty"`
 	// Intact says whether body, properties and headers were what was published:
@@ -107,6 +129,14 @@ type Event struct {
 	// Detail is for people, except that of what is placed, of an effect, of what is
 	// dropped or rejected, of a fault and of what is mended.
 	Detail string `json:"detail,omitempty"`
+}
+
+// asked returns when a consumer that received a message could last be told to drop it.
+func (e *Event) asked() int64 {
+	if e.Asked > 0 {
+		return e.Asked
+	}
+	return e.At
 }
 
 // valid returns an error for an event over which the checker could not decide.
@@ -119,6 +149,7 @@ func (e *Event) valid() error {
 		needsOrder = false // a message may have no ID
 	case Placed, Publish, Published, Unknown, Refused, Pay, Paid, PayRefused, PayUnknown,
 		Cancel, Cancelled, Tombstoned, CancelLate, CancelRefused, CancelUnknown,
+		Get, Got,
 		Reschedule, Rescheduled, Noted, RescheduleLate, RescheduleCancelled, RescheduleRefused, RescheduleUnknown:
 	default:
 		return fmt.Errorf("unknown kind %q", e.Kind)
@@ -134,6 +165,8 @@ func (e *Event) valid() error {
 		return fmt.Errorf("%s without a due time", e.Kind)
 	case e.Kind == Dropped && e.Detail != DroppedCancelled && e.Detail != DroppedRescheduled:
 		return fmt.Errorf("dropped as %q, which means nothing", e.Detail)
+	case e.Kind == Got && !slices.Contains([]string{GotNothing, GotWaiting, GotCancelled, GotDelivered, GotSeveral}, e.Detail):
+		return fmt.Errorf("looked up as %q, which means nothing", e.Detail)
 	case e.Kind == Effect && e.Detail != EffectClosed && e.Detail != EffectAlreadyClosed && e.Detail != EffectLeftAlone:
 		return fmt.Errorf("unknown effect %q", e.Detail)
 	}

@@ -181,7 +181,7 @@ func TestFinalIsReadAsSaved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := closedOrder()
-	r.final.Orders[order] = history.OrderState{State: history.StateClosed, Closings: 1, StockGiven: 3}
+	r.final.Orders[order] = history.OrderState{State: history.StateClosed, Closings: 1}
 	r.leave("redis", "o-2", "why")
 	if err := r.final.Save(dir); err != nil {
 		t.Fatal(err)

@@ -13,9 +13,26 @@ type Final struct {
 	Orders   map[string]OrderState `json:"orders"` // by ID
 	Stock    []StockLine           `json:"stock"`
 	Leftover []Left                `json:"leftover,omitempty"`
+	// Tombstones are the IDs that are cancelled by what Redis holds; nil if nobody has looked.
+	Tombstones []string `json:"tombstones"`
 	// Contradictions are what an audit of the keys in Redis has found.
 	Contradictions []string `json:"contradictions,omitempty"`
+	// Processes are those that were under way in the end.
+	Processes []Process `json:"processes,omitempty"`
 }
+
+// Process is one of our own, at rest.
+type Process struct {
+	Name string `json:"name"`
+	// Old is how many goroutines it has after the run, and Fresh when it was started anew.
+	Old   int `json:"old"`
+	Fresh int `json:"fresh"`
+}
+
+// spare is how many goroutines a process may have more than when it was started anew. A bridge
+// opens the channel of a lane when it first needs it: it had 70 goroutines after a run, and 32
+// when it was started anew.
+const spare = 80
 
 // States of an order.
 const (
@@ -30,9 +47,6 @@ type OrderState struct {
 	State string `json:"state"`
 	// Closings is how often the store's own log says that the order was closed.
 	Closings int `json:"closings,omitempty"`
-	// StockGiven is the quantity that the store says it gave back; 0 where it does
-	// not say.
-	StockGiven int `json:"stockgiven,omitempty"`
 }
 
 // StockLine is the stock of one article.

@@ -17,7 +17,7 @@ func eventful() *run {
 	r.attempt(500_000, asked-500_000, history.Unknown, 0)
 	r.change(history.Received, func(e *history.Event) { e.At, e.Intact = 1000*due-1, false })
 	r.deliver(31_105_000, other, history.EffectClosed)
-	r.final.Orders[order] = history.OrderState{State: history.StateClosed, Closings: 2, StockGiven: 6}
+	r.final.Orders[order] = history.OrderState{State: history.StateClosed, Closings: 2}
 	r.final.Stock[0].Have += 3
 	r.leave("delaybridge.quarantine", order, "not understood")
 
@@ -108,10 +108,18 @@ func TestTable(t *testing.T) {
 	golden(t, "table.txt", out.String())
 }
 
+func TestRuleTable(t *testing.T) {
+	t.Parallel()
+	r := eventful()
+	var out bytes.Buffer
+	history.Check(r.events, r.final).RuleTable(&out)
+	golden(t, "rules.txt", out.String())
+}
+
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	r := eventful()
-	want := "fault: seed=7 orders=2 faults=6 lost=0 early=1 double=1 wrong=2"
+	want := "fault: seed=7 orders=2 faults=6 lost=0 early=1 double=1 wrong=2 late=0"
 	if got := history.Check(r.events, r.final).Summary(7); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -103,7 +103,7 @@ func deliverEarly(s *simulation, id string) string {
 	}
 	e := &s.events[received[0]]
 	first := s.events[calls[0]]
-	if first.NotBefore-1 < first.At || len(s.all(id, history.Refused)) > 0 || len(s.changes(id)) > 0 {
+	if last := s.events[calls[len(calls)-1]]; first.NotBefore-1 < last.At || len(s.all(id, history.Refused)) > 0 || len(s.changes(id)) > 0 {
 		return ""
 	}
 	e.At, e.Due = first.NotBefore-1, 0
@@ -271,7 +271,11 @@ func skipAttempt(s *simulation, id string) string {
 	if len(received) == 0 {
 		return ""
 	}
-	s.events[received[len(received)-1]].Attempt += 7
+	e := &s.events[received[len(received)-1]]
+	if e.Attempt == 0 { // then nothing came for the first attempt
+		return ""
+	}
+	e.Attempt += 7
 	return "wrong"
 }
 

@@ -10,10 +10,13 @@ type record struct {
 	id     string
 	act    string
 	placed bool
-	inbox  bool    // published to the inbox
-	noID   bool    // without an ID
-	queue  string  // to which the message goes
-	events []Event // in the order of time
+	inbox  bool   // published to the inbox
+	noID   bool   // without an ID
+	queue  string // to which the message goes
+	// unasked is for how long before it is due the message may be where no change reaches
+	// it, since its consumer does not ask, in microseconds; 0 where it asks.
+	unasked int64
+	events  []Event // in the order of time
 
 	attempts     []attempt
 	received     []Event
@@ -23,9 +26,13 @@ type record struct {
 	accepted     bool  // a payment
 	payRefused   []Event
 	changes      []change
+	looks        []look
 	dropped      []Event
 	failed       []Event
 	rejected     []Event
+
+	// tombstone says whether Redis holds it as cancelled in the end, or nobody has looked.
+	tombstone bool
 
 	known bool // to the order store
 	state OrderState
@@ -49,7 +56,7 @@ func (r *record) add(e Event) {
 	switch e.Kind {
 	case Placed:
 		if !r.placed {
-			r.placed, r.act, r.queue = true, e.Act, e.Queue
+			r.placed, r.act, r.queue, r.unasked = true, e.Act, e.Queue, e.Unasked
 			r.inbox, r.noID = strings.HasPrefix(e.Detail, ThroughInbox), strings.HasPrefix(e.Detail, WithoutID)
 		}
 	case Publish:
@@ -76,6 +83,10 @@ func (r *record) add(e Event) {
 		r.answerChange(Cancel, e)
 	case Rescheduled, Noted, RescheduleLate, RescheduleCancelled, RescheduleRefused:
 		r.answerChange(Reschedule, e)
+	case Get:
+		r.looks = append(r.looks, look{who: e.Who, at: e.At})
+	case Got:
+		r.answerLook(e)
 	case Dropped:
 		r.dropped = append(r.dropped, e)
 	case Failed:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,22 +17,36 @@ const (
 	KindEarly  ViolationKind = "early"
 	KindDouble ViolationKind = "double"
 	KindWrong  ViolationKind = "wrong"
+	KindLate   ViolationKind = "late"
 )
 
 // Violation is a promise that was broken for an order. An order has at most one
 // of each kind.
 type Violation struct {
 	Kind  ViolationKind
-	Order string // empty for the stock, for what is stored, and for messages without ID
-	Why   string // everything that proves it
+	Order string   // empty for the stock, for what is stored, and for messages without ID
+	Rules []string // that object to it
+	Why   string   // everything that proves it
 }
 
 // String returns the violation as one line.
 func (v Violation) String() string {
 	if v.Order == "" {
-		return fmt.Sprintf("%s: %s", v.Kind, v.Why)
+		return v.said()
 	}
-	return fmt.Sprintf("%s: order %s: %s", v.Kind, v.Order, v.Why)
+	return fmt.Sprintf("order %s: %s", v.Order, v.said())
+}
+
+// said returns all but the order.
+func (v Violation) said() string {
+	return fmt.Sprintf("%s (%s): %s", v.Kind, strings.Join(v.Rules, "; "), v.Why)
+}
+
+// RuleCount says what a rule has decided in a run.
+type RuleCount struct {
+	Rule   string
+	Judged int // orders, articles or stores over which there was anything to decide
+	Broken int // of these
 }
 
 // Counts are what happened in a run, or in an act of it.
@@ -42,7 +57,7 @@ type Counts struct {
 	Duplicates int // deliveries beyond the first one of an attempt to handle the message
 
 	// Violations by kind.
-	Lost, Early, Double, Wrong int
+	Lost, Early, Double, Wrong, Late int
 
 	// Worst is the worst lateness: of the Received orders' first deliveries.
 	Worst time.Duration
@@ -59,6 +74,7 @@ type Report struct {
 	Counts           // of the whole run
 	Acts       []Act // in the order of appearance
 	Violations []Violation
+	Rules      []RuleCount // what was judged, and how often
 
 	runs []*run
 }
@@ -79,6 +95,9 @@ func Merge(reports ...*Report) *Report {
 			merged.count(a.Name, a.Counts)
 		}
 		merged.Violations = append(merged.Violations, r.Violations...)
+		for _, c := range r.Rules {
+			merged.decided(c)
+		}
 		merged.runs = append(merged.runs, r.runs...)
 	}
 	return merged
@@ -117,17 +136,18 @@ func (c *Counts) add(more Counts) {
 	c.Early += more.Early
 	c.Double += more.Double
 	c.Wrong += more.Wrong
+	c.Late += more.Late
 }
 
 // Summary returns the account of the run with the given seed as one line.
 func (r *Report) Summary(seed uint64) string {
-	return fmt.Sprintf("fault: seed=%d orders=%d faults=%d lost=%d early=%d double=%d wrong=%d",
-		seed, r.Orders, r.Faults, r.Lost, r.Early, r.Double, r.Wrong)
+	return fmt.Sprintf("fault: seed=%d orders=%d faults=%d lost=%d early=%d double=%d wrong=%d late=%d",
+		seed, r.Orders, r.Faults, r.Lost, r.Early, r.Double, r.Wrong, r.Late)
 }
 
 // Table writes a row for each act and one for all.
 func (r *Report) Table(w io.Writer) {
-	rows := [][]string{{"scenario", "orders", "faults injected", "duplicates delivered", "lost", "early", "double effects", "wrong", "worst lateness"}}
+	rows := [][]string{{"scenario", "orders", "faults injected", "duplicates delivered", "lost", "early", "double effects", "wrong", "late", "worst lateness"}}
 	for i := range r.Acts {
 		name := r.Acts[i].Name
 		if name == "" {
@@ -135,7 +155,20 @@ func (r *Report) Table(w io.Writer) {
 		}
 		rows = append(rows, r.Acts[i].row(name))
 	}
-	rows = append(rows, r.row("total"))
+	writeTable(w, append(rows, r.row("total")))
+}
+
+// RuleTable writes a row for each rule: over how much it had anything to decide, and how
+// much of that broke it.
+func (r *Report) RuleTable(w io.Writer) {
+	rows := [][]string{{"rule", "judged", "broken"}}
+	for _, c := range r.Rules {
+		rows = append(rows, []string{c.Rule, strconv.Itoa(c.Judged), strconv.Itoa(c.Broken)})
+	}
+	writeTable(w, rows)
+}
+
+func writeTable(w io.Writer, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -153,7 +186,7 @@ func (r *Report) Table(w io.Writer) {
 
 func (c *Counts) row(name string) []string {
 	row := []string{name}
-	for _, n := range []int{c.Orders, c.Faults, c.Duplicates, c.Lost, c.Early, c.Double, c.Wrong} {
+	for _, n := range []int{c.Orders, c.Faults, c.Duplicates, c.Lost, c.Early, c.Double, c.Wrong, c.Late} {
 		row = append(row, strconv.Itoa(n))
 	}
 	if c.Received == 0 {

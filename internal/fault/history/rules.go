@@ -7,19 +7,107 @@ import (
 	"time"
 )
 
-// lost objects to a message that never came, or came to nothing.
-func (r *record) lost() (why []string) {
-	switch {
-	case r.mayBeCancelled():
-	case r.published() && len(r.received) == 0:
-		why = append(why, "published, never received")
+// Names of the rules that do not judge orders.
+const (
+	RuleStock      = "the stock adds up"
+	RuleKeys       = "keys in Redis agree"
+	RuleGoroutines = "goroutines do not pile up"
+)
+
+// Rules names all rules, in the order of reports.
+func Rules() []string {
+	var names []string
+	for _, r := range rules() {
+		names = append(names, r.name)
+	}
+	return append(names, RuleStock, RuleKeys, RuleGoroutines)
+}
+
+// rule judges the orders of a run, one by one.
+type rule struct {
+	name string // as reports give it
+	kind ViolationKind
+	// judges says whether there is anything to decide over an order.
+	judges func(*record, *run) bool
+	// objects returns why an order breaks the rule.
+	objects func(*record, *run) []string
+}
+
+// rules returns all that judge orders.
+func rules() []rule {
+	plain := func(objects func(*record) []string) func(*record, *run) []string {
+		return func(r *record, _ *run) []string { return objects(r) }
+	}
+	when := func(judges func(*record) bool) func(*record, *run) bool {
+		return func(r *record, _ *run) bool { return judges(r) }
+	}
+	each := when(func(r *record) bool { return r.placed })
+	came := when(func(r *record) bool { return len(r.received) > 0 })
+	failed := when(func(r *record) bool { return len(r.failed) > 0 })
+	changed := func(outcomes ...Kind) func(*record, *run) bool {
+		return when(func(r *record) bool {
+			return slices.ContainsFunc(r.changes, func(c change) bool { return slices.Contains(outcomes, c.outcome) })
+		})
+	}
+	return []rule{
+		{"published, and comes", KindLost, when((*record).mustCome), plain((*record).missing)},
+		{"comes, and has its effect", KindLost, came, plain((*record).withoutEffect)},
+		{"rejected, and in quarantine", KindLost, when(func(r *record) bool { return len(r.rejected) > 0 }), plain((*record).lostRejected)},
+		{"not early", KindEarly, came, plain((*record).early)},
+		{"not tried again early", KindEarly, failed, plain((*record).retriedEarly)},
+		{"closed once", KindDouble, each, plain((*record).double)},
+		{"as it was sent", KindWrong, came, plain((*record).wrongMessage)},
+		{"either paid or closed", KindWrong, each, plain((*record).wrongState)},
+		{"cause before effect", KindWrong, came, plain((*record).wrongOrder)},
+		{"cancelled, and does not come", KindWrong, changed(Cancelled, Tombstoned), plain((*record).cameAnyway)},
+		{"rescheduled, and comes at the new time alone", KindWrong, changed(Rescheduled, Noted), (*record).cameAtOldTime},
+		{"delivered, as was answered", KindWrong, changed(CancelLate, RescheduleLate, RescheduleCancelled), plain((*record).untrue)},
+		{"looked up, as it was", KindWrong, when((*record).lookedUp), plain((*record).wronglySeen)},
+		{"dropped for a reason", KindWrong, when(func(r *record) bool { return len(r.dropped) > 0 }), plain((*record).wrongDrop)},
+		{"attempts follow each other", KindWrong, failed, plain((*record).wrongAttempts)},
+		{"without an ID, under one ID", KindWrong, when(func(r *record) bool { return r.noID && len(r.received) > 0 }), (*record).copies},
+		{"waits for no other queue", KindWrong, (*record).besideSilence, (*record).heldUp},
+		{"on time", KindLate, (*record).dueInCalm, (*record).late},
+	}
+}
+
+// mustCome says whether the message was published, and not cancelled.
+func (r *record) mustCome() bool { return r.published() && !r.mayBeCancelled() }
+
+// missing objects to a message that was published and has not come since. While the one
+// before waits, a repetition is that message, and comes with it.
+func (r *record) missing() (why []string) {
+	if r.mayBeCancelled() {
+		return nil
+	}
+	for _, a := range r.attempts {
+		if a.outcome != Published || r.comesAfter(a.at) {
+			continue
+		}
+		said := "published, never received"
+		if len(r.received) > 0 {
+			said = fmt.Sprintf("published by %s, and not received after that", a.who)
+		}
+		why = append(why, said)
 		for _, l := range r.left {
 			why = append(why, "lies in "+l.String())
 		}
-	case len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending:
-		why = append(why, "received, never an effect, and the order is still pending")
+		break
 	}
-	return append(why, r.lostRejected()...)
+	return why
+}
+
+// comesAfter says whether a message has come since an instant, for its first attempt.
+func (r *record) comesAfter(at int64) bool {
+	return slices.ContainsFunc(r.received, func(e Event) bool { return e.At >= at && e.Attempt == 0 })
+}
+
+// withoutEffect objects to a message that came to nothing.
+func (r *record) withoutEffect() []string {
+	if !r.mayBeCancelled() && len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending {
+		return []string{"received, never an effect, and the order is still pending"}
+	}
+	return nil
 }
 
 // early objects to each delivery before the instants that were asked for,
@@ -41,7 +129,7 @@ func (r *record) early() (why []string) {
 		object(min(notBefore, moved), "any attempt asked for")
 		object(min(due, moved), "the due time that publish returned")
 	}
-	return append(why, r.retriedEarly()...)
+	return why
 }
 
 // promised returns the first instants, in Unix microseconds, that the attempts from
@@ -83,14 +171,6 @@ func (r *record) double() (why []string) {
 	}
 	if closed > 1 {
 		why = append(why, fmt.Sprintf("%d effects closed it", closed))
-	}
-	return why
-}
-
-// wrong objects to whatever contradicts itself.
-func (r *record) wrong() (why []string) {
-	for _, rule := range []func() []string{r.wrongMessage, r.wrongState, r.wrongStock, r.wrongOrder, r.cancelledFor, r.rescheduledFor, r.wrongCancel, r.wrongChange, r.wrongAttempts} {
-		why = append(why, rule()...)
 	}
 	return why
 }
@@ -171,14 +251,6 @@ func (r *record) witnesses() (paid, closed []string) {
 		closed = append(closed, "the store's log says that it was closed")
 	}
 	return paid, closed
-}
-
-// wrongStock objects to stock that was given back for an order that is not closed.
-func (r *record) wrongStock() (why []string) {
-	if r.state.StockGiven > 0 && r.state.State != StateClosed {
-		why = append(why, r.state.State+", but its stock was given back")
-	}
-	return why
 }
 
 // wrongOrder objects to effects without a cause before them. Calls and deliveries

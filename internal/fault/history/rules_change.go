@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// wrongChange objects to what was told of cancelling and rescheduling, and to what
-// consumers dropped.
-func (r *record) wrongChange() (why []string) {
+// untrue objects to what was answered to a change, by what came.
+func (r *record) untrue() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
 		switch {
@@ -17,10 +16,13 @@ func (r *record) wrongChange() (why []string) {
 			why = append(why, r.untrulyLate(c)...)
 		case c.outcome == RescheduleCancelled && !r.mayHave(Cancel, c.answered):
 			why = append(why, "said to be cancelled, though nobody had cancelled it")
-		case r.holds(c):
-			why = append(why, r.defied(c)...)
 		}
 	}
+	return why
+}
+
+// wrongDrop objects to a message that a consumer dropped for what had not happened.
+func (r *record) wrongDrop() (why []string) {
 	for _, e := range r.dropped {
 		call := Cancel
 		if e.Detail == DroppedRescheduled {
@@ -33,22 +35,40 @@ func (r *record) wrongChange() (why []string) {
 	return why
 }
 
-// cancelledFor objects to what is delivered after a cancellation that was answered before
-// it can have been due, and so reached all that was published by then: however often that
-// was, and whatever way each copy took.
-func (r *record) cancelledFor() (why []string) {
+// cameAnyway objects to what is delivered although it was cancelled: by a consumer that asked
+// after the answer, however often it had been published by then and whatever way each copy
+// took. Where there is but one message, it must not have come before either.
+func (r *record) cameAnyway() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
-		if c.outcome != Cancelled && c.outcome != Tombstoned || c.outcome == Tombstoned && r.mayHave(Reschedule, math.MaxInt64) {
+		if c.outcome != Cancelled && (c.outcome != Tombstoned || r.unasked > 0) {
 			continue
 		}
+		holds := r.holds(c)
 		for _, e := range r.received {
-			if e.At > c.answered && r.begunBefore(c, e.At) && r.leastDue(e) > c.answered {
-				why = append(why, fmt.Sprintf("%s by %s, and received by %s after that", c.outcome, c.who, e.Who))
+			wrong := holds || e.asked() > c.answered && r.begunBefore(c, e.At) && !r.redelivered(e, c)
+			if r.unasked > 0 {
+				wrong = r.wasInRedis(e, c) && r.begunBefore(c, e.At)
+			}
+			if wrong {
+				why = append(why, fmt.Sprintf("%s by %s, and received by %s", c.outcome, c.who, e.Who))
 			}
 		}
 	}
 	return why
+}
+
+// wasInRedis says whether nobody but Redis can have had the message e when c was answered.
+func (r *record) wasInRedis(e Event, c *change) bool {
+	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked
+}
+
+// redelivered says whether e may be a message that had come before c was answered, once more
+// or for another attempt. Of that one it was true that it could not be cancelled.
+func (r *record) redelivered(e Event, c *change) bool {
+	return slices.ContainsFunc(r.received, func(before Event) bool {
+		return before.asked() <= c.answered && (e.Attempt > 0 || e.Due == 0 || before.Due == 0 || before.Due == e.Due)
+	})
 }
 
 // begunBefore says whether each attempt to publish from which a delivery at the instant at
@@ -65,16 +85,6 @@ func (r *record) begunBefore(c *change, at int64) bool {
 		}
 	}
 	return true
-}
-
-// leastDue returns the first instant, in Unix microseconds, at which what was received can
-// have been due, by what it carries or by all that was asked for. A further attempt to
-// handle it follows from the first one, and carries when itself was due.
-func (r *record) leastDue(e Event) int64 {
-	if e.Due > 0 && e.Attempt == 0 {
-		return 1000 * e.Due
-	}
-	return r.leastAsked(e.At, nil)
 }
 
 // leastAsked returns the first instant, in Unix microseconds, that anything but one change
@@ -97,11 +107,26 @@ func (r *record) leastAsked(at int64, but *change) int64 {
 // takenInWithin is how much earlier than it is parked a delay may begin to run.
 const takenInWithin = 500 * time.Millisecond
 
-// rescheduledFor objects to what is delivered at an old time of a message that was
+// cameAtOldTime objects to deliveries in spite of a new due time.
+func (r *record) cameAtOldTime(past *run) (why []string) {
+	for i := range r.changes {
+		if c := &r.changes[i]; c.outcome == Rescheduled || c.outcome == Noted {
+			if r.holds(c) {
+				why = append(why, r.defied(c, past.outages)...)
+			}
+		}
+	}
+	if r.unasked > 0 {
+		return why
+	}
+	return append(why, r.repeatedOld()...)
+}
+
+// repeatedOld objects to what is delivered at an old time of a message that was
 // rescheduled before it can have been due, and so however often it had been published. While
 // it waits, each repetition is that message. One that a bridge takes from the inbox
 // afterwards is another one, and due so much later.
-func (r *record) rescheduledFor() (why []string) {
+func (r *record) repeatedOld() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
 		if c.outcome != Rescheduled || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
@@ -147,22 +172,31 @@ func (r *record) untrulyLate(c *change) (why []string) {
 	return why
 }
 
-// defied objects to deliveries in spite of a change that holds.
-func (r *record) defied(c *change) (why []string) {
+// defied objects to deliveries in spite of a reschedule that holds.
+func (r *record) defied(c *change, outages []outage) (why []string) {
 	last := r.last()
 	for _, e := range r.received {
 		switch {
-		case c.outcome == Cancelled:
-			why = append(why, "cancelled, but received by "+e.Who)
-		case c.outcome == Tombstoned:
-			why = append(why, "to be dropped, but received by "+e.Who)
+		case r.unasked > 0 && !r.wasInRedis(e, c):
 		case e.At < c.at:
 			why = append(why, fmt.Sprintf("%s, though %s had received it", c.outcome, e.Who))
-		case c == last && c.outcome == Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c):
+		case (c == last || r.unasked > 0) && c.outcome == Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c) && !r.takenInAfter(e, c, outages):
 			why = append(why, fmt.Sprintf("received by %s with another due time than the new one", e.Who))
 		}
 	}
 	return why
+}
+
+// takenInAfter says whether e is a second copy from the inbox, parked after the message had
+// left at its new time: a bridge was cut short between parking and acknowledging. No bridge can
+// tell such a copy from a new message. Messages with an absolute due time are not excused.
+func (r *record) takenInAfter(e Event, c *change, outages []outage) bool {
+	a := r.sole()
+	if !r.inbox || a == nil {
+		return false
+	}
+	taken := 1000*e.Due - (a.notBefore - a.at)
+	return taken >= 1000*c.due && cutShort(outages, a.at-handsOver.Microseconds(), taken)
 }
 
 // mayBeMoved says whether another reschedule than c may have the last word.
@@ -173,65 +207,4 @@ func (r *record) mayBeMoved(c *change) bool {
 		}
 	}
 	return false
-}
-
-// wrongCancel objects to an effect after the answer that there would be none,
-// unless it can stem from an attempt that was not begun before the call.
-func (r *record) wrongCancel() (why []string) {
-	held := (*change)(nil)
-	for i := range r.changes {
-		if c := &r.changes[i]; c.outcome == Cancelled {
-			held = c
-			break
-		}
-	}
-	if held == nil {
-		return nil
-	}
-	first, answered := r.firstCall(Cancel), held.answered
-	again := func(until int64) bool {
-		if r.several(held.answered) {
-			return true
-		}
-		candidates := r.candidates(until)
-		for _, a := range candidates {
-			if a.at >= first {
-				return true
-			}
-		}
-		// The next message with the ID may be cancelled once the first one has come.
-		return len(candidates) > 1 && r.leastAsked(until, nil) <= held.answered
-	}
-	for _, e := range r.effects {
-		if !again(e.At) && (e.At >= first || !r.publishedAgain(e.At, answered)) {
-			why = append(why, fmt.Sprintf("cancelled, but %s's effect was %q", e.Who, e.Detail))
-		}
-	}
-	end := r.events[len(r.events)-1].At
-	if len(why) == 0 && (r.state.State == StateClosed || r.state.Closings > 0) && !again(end) {
-		why = append(why, "cancelled, but closed")
-	}
-	return why
-}
-
-// publishedAgain says whether somebody has published the order's message after an instant
-// and up to another one: then it is that message which was cancelled, of an ID that was
-// free again since the one before was handled.
-func (r *record) publishedAgain(after, until int64) bool {
-	for _, a := range r.candidates(until) {
-		if a.at > after {
-			return true
-		}
-	}
-	return false
-}
-
-// firstCall returns when a change was asked for first, Unix microseconds.
-func (r *record) firstCall(call Kind) int64 {
-	for i := range r.changes {
-		if r.changes[i].call == call {
-			return r.changes[i].at
-		}
-	}
-	return 0
 }

@@ -17,7 +17,7 @@ const handsOver = 30 * time.Second
 // copies objects to a message without an ID that comes under more IDs than it was published,
 // unless a bridge was cut short, and the broker has said so of the copy. An orderly end cuts
 // nothing short.
-func (r *record) copies(outages []outage) (why []string) {
+func (r *record) copies(past *run) (why []string) {
 	if !r.noID || len(r.received) == 0 {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (r *record) copies(outages []outage) (why []string) {
 	if len(first) > published {
 		why = append(why, fmt.Sprintf("published %d times, and received under %d IDs that do not say that they may be repetitions", published, len(first)))
 	}
-	if len(ids) > published && !cutShort(outages, r.events[0].At-handsOver.Microseconds(), last) {
+	if len(ids) > published && !cutShort(past.outages, r.events[0].At-handsOver.Microseconds(), last) {
 		why = append(why, fmt.Sprintf("published %d times, and received under %d IDs, though every bridge that ended was asked to", published, len(ids)))
 	}
 	return why

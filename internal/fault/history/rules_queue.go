@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -11,7 +12,8 @@ const mostHeldUp = 10 * time.Second
 
 // heldUp objects to an order that a queue of others has held up, while that answered nothing:
 // one that came late, or of which publishing was not confirmed.
-func (r *record) heldUp(outages []outage) (why []string) {
+func (r *record) heldUp(past *run) (why []string) {
+	outages := past.outages
 	for i, o := range outages {
 		if o.fault.Queue == "" || o.fault.Queue == r.queue {
 			continue
@@ -35,6 +37,13 @@ func (r *record) heldUp(outages []outage) (why []string) {
 		}
 	}
 	return why
+}
+
+// besideSilence says whether another order's queue answered nothing while the order waited.
+func (r *record) besideSilence(past *run) bool {
+	return r.placed && slices.ContainsFunc(past.outages, func(o outage) bool {
+		return o.fault.Queue != "" && o.fault.Queue != r.queue && o.fault.At <= r.events[len(r.events)-1].At && o.mended >= r.events[0].At
+	})
 }
 
 // others says whether another outage than that with an index was in force between two

@@ -35,8 +35,9 @@ func closedOrder() *run {
 			{At: 31_004_000, Who: consumer, Kind: history.Acknowledged, Order: order},
 		},
 		final: history.Final{
-			Orders: map[string]history.OrderState{order: {State: history.StateClosed, Closings: 1}},
-			Stock:  []history.StockLine{{SKU: "sku-1", Want: 10, Have: 10}},
+			Orders:    map[string]history.OrderState{order: {State: history.StateClosed, Closings: 1}},
+			Stock:     []history.StockLine{{SKU: "sku-1", Want: 10, Have: 10}},
+			Processes: []history.Process{{Name: "bridge-1", Old: 130, Fresh: 50}},
 		},
 	}
 }
@@ -63,6 +64,9 @@ func (r *run) add(at int64, who string, kind history.Kind) *history.Event {
 	r.events = append(r.events, history.Event{At: at, Who: who, Kind: kind, Order: order})
 	return &r.events[len(r.events)-1]
 }
+
+// fault adds one that is over at once.
+func (r *run) fault(at int64, what string) { r.add(at, "injector", history.Fault).Detail = what }
 
 // attempt adds a call of publish whose outcome comes a millisecond later; none if "".
 func (r *run) attempt(at, notBefore int64, outcome history.Kind, due int64) {
@@ -171,7 +175,7 @@ func (r *run) check(t rapid.TB, want ...string) *history.Report {
 		kind, _, _ := strings.Cut(w, " ")
 		count[kind]++
 	}
-	if report.Lost != count["lost"] || report.Early != count["early"] || report.Double != count["double"] || report.Wrong != count["wrong"] {
+	if report.Lost != count["lost"] || report.Early != count["early"] || report.Double != count["double"] || report.Wrong != count["wrong"] || report.Late != count["late"] {
 		t.Errorf("counted %+v, want %v", report.Counts, count)
 	}
 	return report

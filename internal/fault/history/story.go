@@ -81,7 +81,7 @@ func (r *run) story(w io.Writer, o *record) {
 		fmt.Fprintf(w, "  left: in %s\n", l)
 	}
 	for _, v := range r.broken[o.id] {
-		fmt.Fprintf(w, "  %s: %s\n", v.Kind, v.Why)
+		fmt.Fprintf(w, "  %s\n", v.said())
 	}
 }
 
@@ -152,11 +152,7 @@ func (r *record) ending() string {
 	if !r.known {
 		return "not in the order store"
 	}
-	text := fmt.Sprintf("%s; closings in the store's log: %d", r.state.State, r.state.Closings)
-	if r.state.StockGiven > 0 {
-		text += fmt.Sprintf("; stock given back: %d", r.state.StockGiven)
-	}
-	return text
+	return fmt.Sprintf("%s; closings in the store's log: %d", r.state.State, r.state.Closings)
 }
 
 func write(w io.Writer, lines []line, start int64) {

@@ -12,11 +12,11 @@ package skew
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+
+	"github.com/delaybridge/delaybridge/internal/fault/overlay"
 )
 
 // Variable is the environment variable that says by how many whole seconds the
@@ -32,7 +32,7 @@ const Variable = "DELAYBRIDGE_FAULT_CLOCK_SKEW"
 // ones find that in Go's build cache.
 func Build(ctx context.Context, importPath, output string) error {
 	// Asked of the go command, since the overlay must name files as it does.
-	folder, err := command(ctx, "list", "-f", "{{.Dir}}", "time")
+	folder, err := overlay.Go(ctx, "list", "-f", "{{.Dir}}", "time")
 	if err != nil {
 		return err
 	}
@@ -45,48 +45,8 @@ func Build(ctx context.Context, importPath, output string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", original, err)
 	}
-	dir, err := os.MkdirTemp("", "delaybridge-skew-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := writeOverlay(dir, map[string][]byte{
+	return overlay.Build(ctx, importPath, output, map[string][]byte{
 		original: changed,
 		filepath.Join(filepath.Dir(original), "delaybridge_skew.go"): []byte(skewSource),
 	})
-	if err != nil {
-		return err
-	}
-	_, err = command(ctx, "build", "-race=false", "-overlay", overlay, "-o", output, importPath)
-	return err
-}
-
-// writeOverlay keeps files, named as the compiler is to see them, in dir, and
-// returns the path of the overlay that leads there.
-func writeOverlay(dir string, files map[string][]byte) (string, error) {
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = map[string]string{}
-	for name, content := range files {
-		overlay.Replace[name] = filepath.Join(dir, filepath.Base(name))
-		if err := os.WriteFile(overlay.Replace[name], content, 0o600); err != nil {
-			return "", err
-		}
-	}
-	content, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, content, 0o600)
-}
-
-func command(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.Bytes())
-	}
-	return out, nil
 }

@@ -128,6 +128,8 @@ func judge(dir, story string, out, errs io.Writer) int {
 		return 0
 	}
 	report.Table(out)
+	fmt.Fprintln(out)
+	report.RuleTable(out)
 	for _, v := range report.Violations {
 		fmt.Fprintln(out, v)
 	}

@@ -1,0 +1,82 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+)
+
+// look is one call to look the message up, and what was seen.
+type look struct {
+	who      string
+	at       int64 // Unix microseconds
+	answered int64 // Unix microseconds; 0 if it was not
+	found    string
+	due      int64 // Unix milliseconds; 0 if the answer says nothing
+}
+
+// answerLook gives the last call of the same process its answer.
+func (r *record) answerLook(e Event) {
+	for i := len(r.looks) - 1; i >= 0; i-- {
+		if l := &r.looks[i]; l.who == e.Who && l.answered == 0 {
+			l.answered, l.found, l.due = e.At, e.Detail, e.Due
+			return
+		}
+	}
+}
+
+// lookedUp says whether anybody has seen what became of the message.
+func (r *record) lookedUp() bool {
+	return slices.ContainsFunc(r.looks, func(l look) bool { return l.answered > 0 })
+}
+
+// wronglySeen objects to what was seen of a message and cannot have been so.
+func (r *record) wronglySeen() (why []string) {
+	for i := range r.looks {
+		l := &r.looks[i]
+		object := func(text string) {
+			why = append(why, fmt.Sprintf("looked up by %s as %q, %s", l.who, l.found, text))
+		}
+		switch {
+		case l.answered == 0:
+		case l.found == GotNothing && r.parkedFor(l):
+			object("though it had been parked, and was not due")
+		case l.found == GotNothing && r.cancelledBefore(l):
+			object("though it had been cancelled")
+		case l.found == GotCancelled && !r.mayHave(Cancel, l.answered):
+			object("though nobody had cancelled it")
+		case l.found == GotDelivered && len(r.received) == 0:
+			object("and never received")
+		case l.found == GotDelivered && l.answered < r.bound(l.answered):
+			object(fmt.Sprintf("%v before it could be", micros(r.bound(l.answered)-l.answered)))
+		case l.found == GotWaiting && r.cancelledBefore(l):
+			object("though it had been cancelled")
+		case l.found == GotWaiting && r.promisedAnother(l):
+			object("for another due time than publish returned")
+		}
+	}
+	return why
+}
+
+// parkedFor says whether Redis must have had the message when somebody looked: it was parked
+// before, and it could not be due yet.
+func (r *record) parkedFor(l *look) bool {
+	soonest := r.earliest(l.answered)
+	return slices.ContainsFunc(r.attempts, func(a attempt) bool {
+		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)
+	})
+}
+
+// cancelledBefore says whether the message had been cancelled when somebody looked, and cannot
+// have been published anew.
+func (r *record) cancelledBefore(l *look) bool {
+	return slices.ContainsFunc(r.changes, func(c change) bool {
+		return c.outcome == Cancelled && c.answered < l.at && r.begunBefore(&c, l.answered)
+	})
+}
+
+// promisedAnother says whether publish had returned another due time than that which was seen,
+// and nothing can have changed it.
+func (r *record) promisedAnother(l *look) bool {
+	a := r.sole()
+	return a != nil && a.outcome == Published && a.due > 0 && a.answered < l.at && l.due > 0 && l.due != a.due && !r.mayHave(Reschedule, l.answered)
+}

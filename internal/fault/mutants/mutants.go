@@ -1,0 +1,53 @@
+// Package mutants breaks the product on purpose, one small change at a time, to show that
+// the fault run would see it. A mutant that no rule finds is a hole in the rules, or in what
+// the run does.
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/delaybridge/delaybridge/internal/fault/overlay"
+)
+
+// Mutant is the product with one change.
+type Mutant struct {
+	Name string // what the product does wrong
+	File string // by its path in the module
+	// Old is what is changed, in one place of the file, and New what it becomes.
+	Old, New string
+	// Rule is the one that must find it (history.Rules).
+	Rule string
+	// Only names the scenario that brings it to light; empty for the mixture of all.
+	Only string
+}
+
+// Build builds the mutant of a program into the file output. The module's files stay as they
+// are.
+func (m *Mutant) Build(ctx context.Context, importPath, output string) error {
+	root, err := overlay.Go(ctx, "list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(string(bytes.TrimSpace(root)), m.File)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	changed, err := m.Change(source)
+	if err != nil {
+		return err
+	}
+	return overlay.Build(ctx, importPath, output, map[string][]byte{path: changed})
+}
+
+// Change returns the mutant's file.
+func (m *Mutant) Change(source []byte) ([]byte, error) {
+	if n := bytes.Count(source, []byte(m.Old)); n != 1 {
+		return nil, fmt.Errorf("mutant %q: %s has %d places like the one to change, want 1", m.Name, m.File, n)
+	}
+	return bytes.Replace(source, []byte(m.Old), []byte(m.New), 1), nil
+}
