@@ -77,9 +77,7 @@ func (l *load) stop() {
 
 func TestKilledBrokerHasWhatItConfirmed(t *testing.T) {
 	t.Parallel()
-	server := servertest.RabbitMQForTest(t)
-	b := &bench{url: server.AMQPURL(), topology: describe(t, "killed")}
-	b.apply(t)
+	server, b := newBenchOfItsOwn(t, "killed")
 	// Otherwise the queues would be too young to survive: see Kill.
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -113,9 +111,7 @@ func TestKilledBrokerHasWhatItConfirmed(t *testing.T) {
 
 func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
 	t.Parallel()
-	server := servertest.RabbitMQForTest(t)
-	b := &bench{url: server.AMQPURL(), topology: describe(t, "alarm")}
-	b.apply(t)
+	server, b := newBenchOfItsOwn(t, "alarm")
 	p := b.producer(t, producer.Config{})
 	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
 		t.Fatal(err)
@@ -158,9 +154,7 @@ func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
 // A broker that has blocked publishers does not answer who closes a connection.
 func TestMemoryAlarmDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	server := servertest.RabbitMQForTest(t)
-	b := &bench{url: server.AMQPURL(), topology: describe(t, "alarm")}
-	b.apply(t)
+	server, b := newBenchOfItsOwn(t, "alarm")
 	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
 	stop := run(t, p)
 	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {

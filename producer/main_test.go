@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -112,6 +113,15 @@ func newBench(t testing.TB) (*bench, servertest.Env) {
 	b := &bench{url: env.AMQPURL, topology: describe(t, env.Prefix)}
 	b.apply(t)
 	return b, env
+}
+
+// newBenchOfItsOwn starts a broker that the test may kill, pause or block.
+func newBenchOfItsOwn(t testing.TB, prefix string) (*servers.RabbitMQ, *bench) {
+	t.Helper()
+	server := servertest.RabbitMQForTest(t)
+	b := &bench{url: server.AMQPURL(), topology: describe(t, prefix)}
+	b.apply(t)
+	return server, b
 }
 
 func (b *bench) dial(t testing.TB) *amqp.Connection {

@@ -362,9 +362,7 @@ func TestMissingPermissions(t *testing.T) {
 
 func TestContextEndsWhileTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
-	server := servertest.RabbitMQForTest(t)
-	b := &bench{url: server.AMQPURL(), topology: describe(t, "silent")}
-	b.apply(t)
+	server, b := newBenchOfItsOwn(t, "silent")
 	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
 	stop := run(t, p)
 	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {

@@ -143,15 +143,21 @@ func TestServerDiesUnderPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := startChild(t, vars, "publish", "--file", file, "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
+	killed := make(chan error, 1)
 	confirmed := 0
 	for c.output.Scan() {
 		if confirmed++; confirmed == 500 {
-			if err := server.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			// Its output is read meanwhile: with a full pipe nothing would be in flight.
+			go func() { killed <- server.Kill(t.Context()) }()
 		}
 	}
 	c.ends(t, exitUnreachable)
+	if confirmed < 500 {
+		t.Fatalf("only %d lines were confirmed:\n%.3000s", confirmed, &c.said)
+	}
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
 	reported, last := 0, 0
 	for line := range strings.Lines(c.said.String()) {
 		if _, err := fmt.Sscanf(line, "line %d:", new(int)); err == nil &&

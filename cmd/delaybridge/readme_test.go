@@ -72,7 +72,7 @@ func coveredElsewhere() map[string]string {
 		"make test":          "steps tests on ...",
 		"make test-clusters": "steps parking and consuming on Redis Cluster",
 		"make lint":          "step lint",
-		"make fault":         "internal/fault",
+		"make fault":         "step fault, and internal/fault",
 		"make bench":         "bench",
 		"make bench-scale":   "bench",
 		"make bench-compare": "bench/compare",

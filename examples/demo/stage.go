@@ -90,8 +90,7 @@ func (s *stage) play(ctx context.Context, out *os.File) (totals, error) {
 	if err != nil {
 		return totals{}, err
 	}
-	shop.producer, err = producer.New(producer.Config{URL: s.amqpURL, Topology: s.topology, Parker: park, Logger: s.log})
-	if err != nil {
+	if shop.producer, err = s.newProducer(park); err != nil {
 		return totals{}, err
 	}
 
@@ -117,6 +116,12 @@ func (s *stage) play(ctx context.Context, out *os.File) (totals, error) {
 		return totals{}, err
 	}
 	return s.account(l)
+}
+
+// newProducer returns one that shows both ways: a delay that equals a tier goes straight there,
+// any other into Redis.
+func (s *stage) newProducer(park producer.Parker) (*producer.Producer, error) {
+	return producer.New(producer.Config{URL: s.amqpURL, Topology: s.topology, Parker: park, Untracked: true, Logger: s.log})
 }
 
 // account compares what was seen with what is on record.

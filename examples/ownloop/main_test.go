@@ -22,12 +22,9 @@ func TestMain(m *testing.M) { servertest.Main(m) }
 // patience is for what has no reason to take long, on a machine that may have.
 const patience = 2 * time.Minute
 
-// Each message comes at least twice: from its publisher, and, where a loop ends in the
-// middle of it, from the broker. Each is one reminder.
-func TestOneReminderForEachMessage(t *testing.T) {
-	t.Parallel()
-	const messages = 200
-	env := servertest.ForTest(t)
+// applied declares the topology of a test, and returns it with a channel to the broker.
+func applied(t *testing.T, env servertest.Env) (*topology.Topology, testChannel) {
+	t.Helper()
 	tiers, err := topology.New(topology.Config{Prefix: env.Prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +33,16 @@ func TestOneReminderForEachMessage(t *testing.T) {
 	if _, err := tiers.Apply(t.Context(), ch.conn); err != nil {
 		t.Fatal(err)
 	}
+	return tiers, ch
+}
+
+// Each message comes at least twice: from its publisher, and, where a loop ends in the
+// middle of it, from the broker. Each is one reminder.
+func TestOneReminderForEachMessage(t *testing.T) {
+	t.Parallel()
+	const messages = 200
+	env := servertest.ForTest(t)
+	tiers, ch := applied(t, env)
 	db, err := sql.Open("mysql", servertest.MariaDB(t))
 	if err != nil {
 		t.Fatal(err)
@@ -96,14 +103,7 @@ func TestFailuresNeitherLoseNorLoop(t *testing.T) {
 	t.Parallel()
 	const messages = 20
 	env := servertest.ForTest(t)
-	tiers, err := topology.New(topology.Config{Prefix: env.Prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ch := channel(t, env.AMQPURL)
-	if _, err := tiers.Apply(t.Context(), ch.conn); err != nil {
-		t.Fatal(err)
-	}
+	tiers, ch := applied(t, env)
 	var mu sync.Mutex
 	var pings int
 	away, tried, handled := true, map[string]int{}, map[string]int{}

@@ -63,6 +63,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.each(func(r *RabbitMQ) error { return r.start(ctx) }); err != nil {
 		return err
 	}
+	return c.AwaitWhole(ctx)
+}
+
+// AwaitWhole returns when every node sees every other one run, or with an error when ctx ends.
+func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	return c.each(func(r *RabbitMQ) error { return r.wrap("join", await(ctx, r.seesAll)) })
 }
 

@@ -28,7 +28,12 @@ type Env struct {
 	RedisURL      string
 	Prefix        string // for the names of exchanges, queues and Redis keys
 	VHost         string
+
+	sharedRedis string
 }
+
+// OwnRedis says whether the test has put a Redis of its own in the place of the shared one.
+func (e Env) OwnRedis() bool { return e.RedisURL != e.sharedRedis }
 
 // ForTest makes an Env, and removes all that is in it when the test is over; but
 // a cluster with a node down keeps its virtual hosts until it is stopped, since it
@@ -126,7 +131,7 @@ func newEnv(at addresses, name string) (Env, error) {
 		return Env{}, fmt.Errorf("%s: %w", AMQPVariable, err)
 	}
 	u.Path = "/" + name
-	return Env{AMQPURL: u.String(), ManagementURL: at.management, RedisURL: at.redis, Prefix: name, VHost: name}, nil
+	return Env{AMQPURL: u.String(), ManagementURL: at.management, RedisURL: at.redis, Prefix: name, VHost: name, sharedRedis: at.redis}, nil
 }
 
 // createVHost makes the virtual host and lets the test's user do everything in it.
