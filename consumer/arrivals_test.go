@@ -57,8 +57,8 @@ func TestWhatIsNotWantedAnyMoreIsDropped(t *testing.T) {
 		messages[0].ID: {message.DropCancelled}, messages[1].ID: {message.DropRescheduled},
 		messages[2].ID: {"", "", message.DropCancelled}, messages[3].ID: {"", message.Deliver}, messages[4].ID: {message.DropCancelled},
 	}}
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(messages...)
 	want := map[string]consumer.Outcome{
 		messages[0].ID: consumer.Dropped, messages[1].ID: consumer.Dropped, messages[2].ID: consumer.Dropped,
@@ -92,8 +92,8 @@ func TestWhatBecameOfAMessageIsTold(t *testing.T) {
 	})
 	told := &clerk{}
 	c.Arrivals, c.Delayer, c.Retry.Attempts = told, b.republisher(), 2
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(messages...)
 	r.observe(5)
 	r.stop()

@@ -80,12 +80,12 @@ func TestRetryComesBackToItsQueueAlone(t *testing.T) {
 		return nil
 	})
 	c.Delayer, c.Retry = delayer, consumer.Retry{Base: time.Minute, Jitter: consumer.NoJitter}
-	r := start(t, c)
 	other := *b
 	other.queue = "shipping"
-	elsewhere := start(t, other.config(acknowledge))
 	b.bind()
 	other.bind()
+	r := start(t, c)
+	elsewhere := start(t, other.config(acknowledge))
 	// Else publish may have to repeat itself for one queue, and the other one has it twice.
 	<-r.ready
 	<-elsewhere.ready
@@ -135,8 +135,8 @@ func TestTheLastAttemptIsCountedOverRetries(t *testing.T) {
 	})
 	delayer := b.republisher()
 	c.Delayer, c.Retry.Attempts = delayer, 4
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(whole())
 	seen := r.observe(4)
 	byAttempt(seen)
@@ -172,8 +172,8 @@ func TestWhatCannotBeParkedStaysUnacknowledged(t *testing.T) {
 		return nil
 	})
 	c.Delayer = delayer
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(numbered(1)...)
 	o := r.observe(2)
 	byAttempt(o)
@@ -258,8 +258,8 @@ func TestAttemptsOfOthersDoNotCount(t *testing.T) {
 		}
 		return nil
 	})
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	m := whole()
 	m.Journey.Queue, m.Journey.Attempts, m.Journey.History = b.queue, 99, []string{"at some time"}
 	b.publish(m)

@@ -36,12 +36,12 @@ func whole() message.Message {
 func TestHandledOnceAndAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
+	b.bind()
 	got := make(chan message.Message, 10)
 	r := start(t, b.config(func(_ context.Context, m message.Message) error {
 		got <- m
 		return nil
 	}))
-	b.bind()
 	want := whole()
 	b.publish(want)
 	if m := <-got; !reflect.DeepEqual(m, want) {
@@ -144,8 +144,8 @@ func TestAMessageThatWaitsForItsRetryHoldsUpNobody(t *testing.T) {
 		return nil
 	})
 	c.Concurrency = 1
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(numbered(3)...)
 	for i, o := range r.observe(2) {
 		if want := fmt.Sprintf("m-%d", i+1); o.Message.ID != want {
@@ -177,8 +177,8 @@ func TestQuarantine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
-			r := start(t, b.config(c.handler))
 			b.bind()
+			r := start(t, b.config(c.handler))
 			want := whole()
 			want.Headers["x-death"] = "left by an earlier dead-lettering"
 			b.publish(want)

@@ -30,8 +30,8 @@ func TestTheFirstMiddlewareIsCalledFirst(t *testing.T) {
 		return nil
 	})
 	c.Middleware = []consumer.Middleware{say("one"), say("two")}
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(numbered(1)...)
 	r.observe(1)
 	if want := []string{"one", "two", "handler", "after two", "after one"}; !slices.Equal(calls, want) {

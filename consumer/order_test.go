@@ -167,8 +167,8 @@ func TestAPanicInOrderByIsNotTheEnd(t *testing.T) {
 	b := newBroker(t)
 	c := b.config(acknowledge)
 	c.OrderBy = func(message.Message) string { panic("no order") }
-	r := start(t, c)
 	b.bind()
+	r := start(t, c)
 	b.publish(numbered(3)...)
 	for _, o := range r.observe(3) {
 		if o.Outcome != consumer.Acknowledged {

@@ -40,7 +40,8 @@ func TestPoisonEndsInQuarantineAlone(t *testing.T) {
 	b.wantHeld(b.queue, 0)
 	r.stop()
 	for _, o := range r.observations() {
-		if o.Outcome != consumer.Acknowledged {
+		// What waited for a handler when the poison ended the connection was given back.
+		if o.Outcome != consumer.Acknowledged && o.Outcome != consumer.Returned {
 			t.Errorf("observed %+v", o)
 		}
 	}

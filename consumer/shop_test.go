@@ -192,7 +192,8 @@ func eventually(t testing.TB, holds func() error) {
 }
 
 // bind declares the consumer's queue as the consumer would, so that nothing is
-// published before there is somewhere to go.
+// published before there is somewhere to go. It comes before the consumer: while two
+// declare a queue and bind it, RabbitMQ 4.0 may find no queue for a message.
 func (b *broker) bind() {
 	b.t.Helper()
 	ch := b.channel()
@@ -209,8 +210,8 @@ func (b *broker) bind() {
 }
 
 // publish sends messages to the ready exchange as if they were due. RabbitMQ
-// 3.10 may refuse one while the test and its consumer declare the queue at the
-// same time: then it does not have the message, and gets it again.
+// 3.10 may refuse one for a queue that is new: then it does not have the message, and
+// gets it again.
 func (b *broker) publish(messages ...message.Message) {
 	b.t.Helper()
 	ch := b.channel()
