@@ -43,12 +43,16 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	shard, _ := locate(key, len(p.keys))
 	k := p.keys[shard]
 	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
+	var digest [digestLen]byte
+	if p.config.Window > 0 { // otherwise nobody compares
+		digest = contentAsSent(m)
+	}
 	for {
 		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
 			[]string{k.claimed, k.envelopes, k.kept},
 			key, published, due, m.Journey.Version,
 			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds(),
-			string(m.Journey.Path), onItsWay(m).Milliseconds()).Int64Slice()
+			string(m.Journey.Path), onItsWay(m).Milliseconds(), digest[:]).Int64Slice()
 		switch {
 		case err != nil:
 			return message.Arrival{}, classify(err)
@@ -94,8 +98,9 @@ func (p *Park) carry(ctx context.Context, m *message.Message) (bool, error) {
 	key := keyOf(m.Entry, m.ID)
 	shard, slot := locate(key, len(p.keys))
 	k := p.keys[shard]
+	digest := contentAsSent(m)
 	args := append([]any{
-		wakeChannel(p.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, message.AppendEnvelope(nil, m, m.ID),
+		wakeChannel(p.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], message.AppendEnvelope(nil, m, m.ID),
 	}, p.leads...)
 	parked, err := p.scripts.carry.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
 	return parked, classify(err)

@@ -54,3 +54,11 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 	copy(digest[:], sum.Sum(room[:0]))
 	return digest
 }
+
+// contentAsSent returns the digest of a message that has come out of a tier: that which Redis
+// would have if the message had been parked.
+func contentAsSent(m *message.Message) [digestLen]byte {
+	sent := *m
+	sent.Journey = message.Journey{}
+	return contentOf(&sent, message.After(onItsWay(m)), message.AppendEnvelope(nil, &sent, m.ID))
+}

@@ -342,6 +342,57 @@ func TestRescheduledIDIsUsedAgainInATier(t *testing.T) {
 	until(t, "the new message is delivered", func() bool { return len(desk.times("m")) == 2 })
 }
 
+// What a consumer has parked again, as it was rescheduled when Redis did not have it, is known
+// by its content like any other message.
+func TestParkedAgainIsKnownByItsContent(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	published := time.Now().Add(-time.Second)
+	for name, inTier := range map[string]message.Message{
+		"a foreign client's": {Headers: amqp.Table{"x-delay": int64(1000)}},
+		"a Go producer's":    {Journey: message.Journey{Published: published, Due: published.Add(time.Second), Path: message.PathTier("1s")}},
+	} {
+		m := message.Message{ID: name, RoutingKey: "order.unpaid", Body: []byte("one"), Headers: inTier.Headers}
+		due := b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), name, message.After(time.Hour))).Due
+		inTier.ID, inTier.RoutingKey, inTier.Body = m.ID, m.RoutingKey, m.Body
+		if arrival, err := b.park.Arrive(t.Context(), &inTier); err != nil || arrival.Fate != message.DropRescheduled {
+			t.Fatalf("%s: before its new due time: %+v, %v", name, arrival, err)
+		}
+		park := func(body string, want message.Parking) {
+			t.Helper()
+			m.Body = []byte(body)
+			if got, err := b.park.Park(t.Context(), &m, message.After(time.Second)); err != nil || got != (message.Ticket{Parking: want, Due: due}) {
+				t.Errorf("%s: parked %q: got %+v, %v; want %v at %v", name, body, got, err, want, due)
+			}
+		}
+		park("one", message.ParkedBefore)
+		park("two", message.Conflict)
+	}
+}
+
+// So is what a consumer has got out of a tier, as long as its ID is remembered.
+func TestDeliveredOutOfATierIsKnownByItsContent(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: b.client, Topology: b.topology, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := time.Now().Add(-time.Second)
+	m := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte("one")}
+	inTier := m
+	inTier.Journey = message.Journey{Published: published, Due: published.Add(time.Second), Path: message.PathTier("1s")}
+	if arrival, err := park.Arrive(t.Context(), &inTier); err != nil || arrival.Fate != message.Deliver {
+		t.Fatalf("got %+v, %v", arrival, err)
+	}
+	for body, want := range map[string]message.Parking{"one": message.ParkedBefore, "two": message.Conflict} {
+		m.Body = []byte(body)
+		if got, err := park.Park(t.Context(), &m, message.After(time.Second)); err != nil || got.Parking != want {
+			t.Errorf("parked %q: got %+v, %v; want %v", body, got, err, want)
+		}
+	}
+}
+
 // A copy whose delay is longer than the time since the message was delivered was published
 // before that, whenever it comes: it is an old one.
 func TestOldCopyOfATierIsTold(t *testing.T) {

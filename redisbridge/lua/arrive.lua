@@ -6,7 +6,7 @@
 --       known, 4 its version, 5 how long to remember a delivery in ms, 6 the same where
 --       there is more than one version, 7 window in ms, for which an ID is remembered from
 --       when it was published, 8 its path, or '', 9 for how many ms it has been on its way,
---       at least
+--       at least, 10 the digest of its content, where an ID is remembered
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept, per message with the ID.
 local now = clock()
@@ -30,7 +30,7 @@ if not r then
   if tombstone then return {2, tombstone.parked_at} end
   if redis.call('HEXISTS', envelopes_key(KEYS[2], ARGV[1]), ARGV[1]) == 1 then return {1} end -- it is another message's
   key, r = ARGV[1], nothing()
-  r.due, r.published, r.version, r.state = tonumber(ARGV[3]), published, version, waiting
+  r.due, r.published, r.version, r.state, r.digest = tonumber(ARGV[3]), published, version, waiting, ARGV[10]
 end
 if r.version ~= version then
   -- What came out of a tier and was published after the message had been delivered is another
