@@ -28,9 +28,10 @@ const (
 )
 
 const (
-	keyPrefix = "order."
-	skus      = 8
-	stockEach = 1_000_000
+	keyPrefix  = "order."
+	closingKey = keyPrefix + "a"
+	skus       = 8
+	stockEach  = 1_000_000
 	// largeBody is more than a frame of AMQP, and than what a lot of parked messages has room for.
 	largeBody = 2 << 20
 	// longestOrder keeps the time to wait at the end short.
@@ -45,6 +46,8 @@ type customerOrder struct {
 	orders.Order
 	key     string
 	way     way
+	shares  bool   // the ID of the order before
+	entry   string // that of foreign clients; empty for the default one
 	delay   time.Duration
 	wait    time.Duration // added to the delay of a few, where the run is long enough
 	pays    bool
@@ -84,7 +87,7 @@ func planOrder(seed uint64, n int) customerOrder {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)+1))
 	o := customerOrder{
 		Order: orders.Order{ID: orderID(n), SKU: sku(rng.IntN(skus)), Quantity: 1 + rng.IntN(3)},
-		key:   keyPrefix + []string{"a", "b"}[rng.IntN(2)],
+		key:   []string{closingKey, mailKey}[rng.IntN(2)],
 		pays:  rng.IntN(10) < 3, insists: rng.IntN(10) < 8,
 	}
 	switch p := rng.IntN(20); {
@@ -119,9 +122,19 @@ func planOrder(seed uint64, n int) customerOrder {
 	} else if rng.IntN(10) == 0 {
 		o.key = plainKey
 	}
+	if strings.HasPrefix(string(o.way), history.ThroughInbox) && o.queue() == queue && rng.IntN(2) == 0 {
+		o.entry = trackedEntry().Name
+	}
+	if rng.IntN(10) == 0 && n > 0 {
+		before := planOrder(seed, n-1)
+		o.shares = o.mayShare() && before.mayShare() && !before.shares && o.key != mailKey // where a ledger goes by the ID
+	}
+	if o.way == wayNoID && o.key == mailKey {
+		o.key = closingKey // a ledger needs IDs
+	}
 	o.payIn = time.Duration(rng.Int64N(int64(o.delay + 500*time.Millisecond)))
-	if o.planChanges(rng); o.way == wayNoID {
-		o.changes = [2]change{} // nobody knows by which ID to ask for it
+	if o.planChanges(rng); o.way == wayNoID || o.shares {
+		o.changes = [2]change{} // nobody knows by which ID to ask for it, or the other customer does
 	}
 	if rng.IntN(10) < 2 {
 		o.fails = 1 + rng.IntN(2)
@@ -223,6 +236,22 @@ func orderNumber(id string) (n int, ok bool) {
 	return n, err == nil && n >= 0
 }
 
+// mayShare says whether the order's message may have another one's ID: it has one, and that
+// of the default entry.
+func (o *customerOrder) mayShare() bool { return o.way != wayNoID && o.entry == "" }
+
+// messageID returns the ID of the order's message.
+func (o *customerOrder) messageID() string {
+	switch {
+	case o.way == wayNoID:
+		return ""
+	case o.shares:
+		n, _ := orderNumber(o.ID)
+		return orderID(n - 1)
+	}
+	return o.ID
+}
+
 // message returns the message of an order, different in every property that is
 // to arrive as it was sent.
 func (o *customerOrder) message() message.Message {
@@ -230,7 +259,7 @@ func (o *customerOrder) message() message.Message {
 	n := int64(number)
 	stamp := time.Unix(1_700_000_000+n, 0)
 	m := message.Message{
-		ID: o.ID, RoutingKey: o.key, Body: append([]byte(strings.Repeat(o.ID+" ", int(n%64)+1)), make([]byte, o.bulk)...),
+		Entry: o.entry, RoutingKey: o.key, Body: append([]byte(strings.Repeat(o.ID+" ", int(n%64)+1)), make([]byte, o.bulk)...),
 		Headers: amqp.Table{
 			"number": n, "sku": o.SKU, "price": amqp.Decimal{Scale: 2, Value: int32(n % 10_000)}, "at": stamp, "raw": []byte{0, byte(n), 255},
 			"lines": []any{int64(o.Quantity), "piece", amqp.Table{"gift": n%2 == 0}}, "none": nil, "weight": float64(n) / 8,
@@ -243,9 +272,7 @@ func (o *customerOrder) message() message.Message {
 		// let a message of high priority hold up expired ones of low priority.
 		m.Expiration, m.Priority = strconv.FormatInt(n+1, 10), uint8(n%10)
 	}
-	if o.way == wayNoID {
-		m.ID = ""
-	}
+	m.ID = o.messageID()
 	return m
 }
 
@@ -265,12 +292,18 @@ func (o *customerOrder) queue() string {
 	return queue
 }
 
-// orderOf returns the ID of a message's order, which is in its body, too.
-func orderOf(id string, body []byte) string {
-	if _, ok := orderNumber(id); ok {
-		return id
+// also returns the second queue to which the order's message goes; most have none.
+func (o *customerOrder) also() string {
+	if o.key == mailKey {
+		return mailQueue
 	}
-	id, _, _ = strings.Cut(string(body), " ")
+	return ""
+}
+
+// orderOf returns the ID of a message's order, which is in its body, whatever ID the message
+// has.
+func orderOf(body []byte) string {
+	id, _, _ := strings.Cut(string(body), " ")
 	return id
 }
 

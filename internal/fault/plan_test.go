@@ -94,13 +94,22 @@ func TestPlansHaveEverything(t *testing.T) {
 		if o.wait > time.Minute {
 			seen["waits for minutes"]++
 		}
+		if o.shares {
+			seen["shares an ID"]++
+		}
+		if o.entry != "" {
+			seen["tracked entry"]++
+		}
+		if o.also() != "" {
+			seen["goes to two queues"]++
+		}
 		if o.changes[0].does == "" {
 			seen["leaves it"]++
 		}
 	}
 	for _, what := range []string{
 		"cancel, before", "cancel, around", "cancel, after", "reschedule, before", "reschedule, around", "reschedule, after",
-		"earlier", "later", "fails", "fails for now", "panics", "rejects", "leaves it", "waits for minutes",
+		"earlier", "later", "fails", "fails for now", "panics", "rejects", "leaves it", "waits for minutes", "goes to two queues", "shares an ID", "tracked entry",
 	} {
 		if seen[what] < 50 {
 			t.Errorf("of 5000 orders %d: %s", seen[what], what)

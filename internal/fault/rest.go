@@ -142,11 +142,19 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 			return err
 		}
 		final.Orders[id] = state
+		if n, ok := orderNumber(id); ok {
+			if o := planOrder(w.seed, n); o.also() != "" {
+				final.Orders[history.InQueue(id, o.also())] = history.OrderState{State: history.StatePending}
+			}
+		}
 		if state.State != "closed" {
 			taken[sku] += quantity
 		}
 	}
 	if err := rows.Err(); err != nil {
+		return err
+	}
+	if err := w.countMails(db, final); err != nil {
 		return err
 	}
 	stock, err := db.QueryContext(w.ctx, `SELECT sku, available FROM stock`)
@@ -166,10 +174,28 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 	return stock.Err()
 }
 
+// countMails notes down which mails were sent, and how often.
+func (w *world) countMails(db *sql.DB, final *history.Final) error {
+	rows, err := db.QueryContext(w.ctx, `SELECT id, count(*) FROM mails GROUP BY id`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id string
+		sent := history.OrderState{State: history.StateClosed}
+		if err := rows.Scan(&id, &sent.Closings); err != nil {
+			return err
+		}
+		final.Orders[history.InQueue(id, mailQueue)] = sent
+	}
+	return rows.Err()
+}
+
 // emptyQueues lists the messages that lie in any queue.
 func (w *world) emptyQueues(final *history.Final) error {
 	return w.channel(func(ch *amqp.Channel) error {
-		names := []string{queue, slowQueue, plainQueue}
+		names := []string{queue, slowQueue, plainQueue, mailQueue}
 		for _, q := range w.topology.Queues() {
 			names = append(names, q.Name)
 		}
@@ -183,9 +209,9 @@ func (w *world) emptyQueues(final *history.Final) error {
 					break
 				}
 				if name == w.topology.Quarantine() && !w.sent(&d) {
-					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.MessageId, d.Body)))
+					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.Body)))
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.MessageId, d.Body), Reason: fmt.Sprint(d.Headers[message.HeaderError])})
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: fmt.Sprint(d.Headers[message.HeaderError])})
 			}
 		}
 		return nil
@@ -194,7 +220,7 @@ func (w *world) emptyQueues(final *history.Final) error {
 
 // sent says whether a message is what was sent for its order.
 func (w *world) sent(d *amqp.Delivery) bool {
-	n, ok := orderNumber(orderOf(d.MessageId, d.Body))
+	n, ok := orderNumber(orderOf(d.Body))
 	o := planOrder(w.seed, n)
 	return ok && intact(&o, message.FromDelivery(d))
 }
@@ -205,6 +231,9 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 	return w.store(func(c *redis.Client) error {
 		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:env:*", 1000).Iterator()
 		for keys.Next(w.ctx) {
+			if strings.HasSuffix(keys.Val(), "env:others") { // which has names of records, and no records
+				continue
+			}
 			ids, err := c.HKeys(w.ctx, keys.Val()).Result()
 			if err != nil {
 				return err
@@ -246,7 +275,10 @@ func (w *world) askRedis(final *history.Final) error {
 			if e.Kind != history.Cancel || slices.Contains(final.Tombstones, e.Order) {
 				continue
 			}
-			all, err := park.LookAll(w.ctx, e.Order)
+			id := history.OrderOf(e.Order)
+			n, _ := orderNumber(id)
+			o := planOrder(w.seed, n)
+			all, err := park.OfEntry(o.entry).LookAll(w.ctx, o.messageID())
 			if err != nil {
 				return err
 			}

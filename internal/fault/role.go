@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -146,14 +148,22 @@ const (
 	// slowQueue is that of the orders whose routing key is slowKey.
 	slowQueue = "shop.slow"
 	slowKey   = keyPrefix + "slow"
+	// mailQueue is a second one to which those go whose routing key is mailKey.
+	mailQueue = "shop.mails"
+	mailKey   = keyPrefix + "b"
 	// plainQueue is that of the orders whose routing key is plainKey. Its consumer does not
 	// ask Redis.
 	plainQueue = "shop.plain"
 	plainKey   = keyPrefix + "plain"
 )
 
+// trackedEntry is where some of the foreign clients publish.
+func trackedEntry() topology.Entry {
+	return topology.Entry{Name: "tracked", Kind: amqp.ExchangeTopic, Tracked: true}
+}
+
 func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }
 
 func shortDelays() topology.Config {
-	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards}
+	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards, Entries: []topology.Entry{trackedEntry()}}
 }

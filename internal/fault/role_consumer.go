@@ -24,13 +24,18 @@ const (
 	stepAcknowledged = "acknowledged"
 )
 
-// consumer closes unpaid orders, and fails at times.
+// consumer closes unpaid orders, or sends mails, and fails at times.
 func (p *player) consumer(ctx context.Context) error {
 	store, err := openShops(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = store.shut() }()
+	mails, err := p.openMails(ctx, p.Stores)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = mails.shut() }()
 	client, err := redisbridge.NewClient(p.Redis)
 	if err != nil {
 		return err
@@ -45,43 +50,67 @@ func (p *player) consumer(ctx context.Context) error {
 		p.note(history.Event{Kind: history.Effect, Order: m.ID, Detail: string(outcome)})
 	}}
 	desk := &desk{player: p, park: park, asking: map[string][]int64{}}
-	var arrivals consumer.Arrivals = desk
-	if p.Queue == plainQueue {
-		arrivals = nil
-	}
-	c, err := consumer.New(consumer.Config{
+	config := consumer.Config{
 		URL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
-		Handler: consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
-			if string(m.Body) == greeting {
-				return nil
-			}
-			desk.received(m)
-			m.ID = orderOf(m.ID, m.Body)
-			if err := p.fail(&m); err != nil {
-				return err
-			}
-			err := closer.Handle(ctx, m)
-			if err != nil {
-				p.note(history.Event{Kind: history.Failed, Order: m.ID, Attempt: m.Journey.Attempts, Detail: err.Error()})
-			}
-			return err
-		}),
-		Arrivals: arrivals, Delayer: desk,
+		Handler: p.failing(closer.Handle), Middleware: []consumer.Middleware{desk.receiving},
+		Arrivals: desk, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
 		AssertEvery: repairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {
 			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != greeting {
-				p.note(history.Event{Kind: history.Acknowledged, Order: orderOf(o.Message.ID, o.Message.Body)})
+				p.note(history.Event{Kind: history.Acknowledged, Order: p.names(orderOf(o.Message.Body))})
 				// The acknowledgement follows this call.
 				time.AfterFunc(time.Millisecond, func() { p.step(stepAcknowledged) })
 			}
 		},
-	})
+	}
+	switch p.Queue {
+	case plainQueue:
+		config.Arrivals = nil
+	case mailQueue:
+		config.Handler, config.Ledger = p.failing(mails.send), mails
+	}
+	c, err := consumer.New(config)
 	if err != nil {
 		return err
 	}
 	return c.Run(ctx)
+}
+
+// names returns what an order is called in what the consumer writes down.
+func (p *player) names(order string) string {
+	if p.Queue == mailQueue {
+		return history.InQueue(order, mailQueue)
+	}
+	return order
+}
+
+// receiving writes down what comes, before the handler and its ledger.
+func (d *desk) receiving(next consumer.Handler) consumer.Handler {
+	return consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
+		if string(m.Body) == greeting {
+			return nil
+		}
+		d.received(m)
+		return next.Handle(withAttempt(ctx, &m), m)
+	})
+}
+
+// failing makes a handler of an effect. It fails as planned, and its messages have the ID of
+// their order.
+func (p *player) failing(effect consumer.HandlerFunc) consumer.HandlerFunc {
+	return func(ctx context.Context, m message.Message) error {
+		m.ID = orderOf(m.Body)
+		if err := p.fail(&m); err != nil {
+			return err
+		}
+		err := effect(ctx, m)
+		if err != nil {
+			p.note(history.Event{Kind: history.Failed, Order: p.names(m.ID), Attempt: m.Journey.Attempts, Detail: err.Error()})
+		}
+		return err
+	}
 }
 
 // desk is what the consumer asks about what comes, and gives what is to be tried
@@ -91,19 +120,20 @@ type desk struct {
 	park *redisbridge.Park
 
 	mu     sync.Mutex
-	asking map[string][]int64 // when it began to ask, by the ID of a message that has not been received
+	asking map[string][]int64 // when it began to ask, by the order of a message that has not been received
 }
 
 func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
 	began := history.Now()
 	d.mu.Lock()
-	d.asking[m.ID] = append(d.asking[m.ID], began)
+	order := orderOf(m.Body)
+	d.asking[order] = append(d.asking[order], began)
 	d.mu.Unlock()
 	arrival, err := d.park.Arrive(ctx, m)
 	if err != nil || arrival.Fate != message.Deliver {
-		d.asked(m.ID)
+		d.asked(order)
 	}
-	order := orderOf(m.ID, m.Body)
+	order = d.names(order)
 	switch {
 	case err != nil:
 	case arrival.Fate == message.DropCancelled:
@@ -116,18 +146,18 @@ func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	return arrival, err
 }
 
-// asked returns when the consumer first began to ask about a message with this ID of which
+// asked returns when the consumer first began to ask about a message of this order of which
 // that was not returned before. Of two copies at the same time it is that of the other one,
 // which is earlier.
-func (d *desk) asked(id string) int64 {
+func (d *desk) asked(order string) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	times := d.asking[id]
+	times := d.asking[order]
 	if len(times) == 0 {
 		return 0
 	}
-	if d.asking[id] = times[1:]; len(times) == 1 {
-		delete(d.asking, id)
+	if d.asking[order] = times[1:]; len(times) == 1 {
+		delete(d.asking, order)
 	}
 	return times[0]
 }
@@ -145,15 +175,16 @@ func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duratio
 }
 
 func (d *desk) received(m message.Message) {
-	e := history.Event{At: history.Now(), Kind: history.Received, Order: orderOf(m.ID, m.Body), Attempt: m.Journey.Attempts, Asked: d.asked(m.ID)}
-	if m.ID != e.Order {
+	order := orderOf(m.Body)
+	e := history.Event{At: history.Now(), Kind: history.Received, Order: d.names(order), Attempt: m.Journey.Attempts, Asked: d.asked(order)}
+	if m.ID != order {
 		e.ID = m.ID
 	}
 	// On other paths the due time is by the clock of the publisher, which may be wrong.
 	if strings.HasPrefix(string(m.Journey.Path), string(message.PathParked)) {
 		e.Due = m.Journey.Due.UnixMilli()
 	}
-	if n, ok := orderNumber(e.Order); ok {
+	if n, ok := orderNumber(order); ok {
 		o := planOrder(d.Seed, n)
 		e.Intact = intact(&o, m)
 	}
@@ -169,7 +200,7 @@ func (p *player) fail(m *message.Message) error {
 	n, _ := orderNumber(m.ID)
 	o, attempt := planOrder(p.Seed, n), m.Journey.Attempts
 	if attempt >= o.fails {
-		if !o.rejected {
+		if !o.rejected || p.Queue == mailQueue {
 			return nil
 		}
 		reason := fmt.Errorf("order %s is not to be closed", m.ID)
@@ -177,7 +208,7 @@ func (p *player) fail(m *message.Message) error {
 		return consumer.Reject(reason)
 	}
 	how, wait := planFailure(p.Seed, n, attempt)
-	e := history.Event{At: history.Now(), Kind: history.Failed, Order: m.ID, Attempt: attempt, Detail: "as planned"}
+	e := history.Event{At: history.Now(), Kind: history.Failed, Order: p.names(m.ID), Attempt: attempt, Detail: "as planned"}
 	err := errors.New("not this time")
 	switch how {
 	case failsPlainly:

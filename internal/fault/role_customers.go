@@ -118,7 +118,10 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 		}
 	}
 	placed := time.Now()
-	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Detail: string(o.way) + " " + o.delay.String()}
+	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Also: o.also(), Detail: string(o.way) + " " + o.delay.String()}
+	if o.shares {
+		e.ID = o.messageID()
+	}
 	if e.Queue == plainQueue {
 		e.Unasked = lead.Microseconds()
 	}
@@ -128,7 +131,7 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 	if o.looks {
 		besides.Go(func() {
 			pause(ctx, time.Until(placed.Add(o.lookIn)))
-			c.look(ctx, o.ID)
+			c.look(ctx, o)
 		})
 	}
 	if o.pays {
@@ -230,7 +233,7 @@ func (c *customers) enter(ctx context.Context, m *message.Message, header string
 	maps.Copy(headers, m.Headers)
 	answer := make(chan error, 1)
 	err := publisher.Publish(ctx, broker.Outgoing{
-		Exchange: c.topology.EntryExchange(), RoutingKey: m.RoutingKey, Mandatory: true,
+		Exchange: c.topology.EntryExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: amqp.Publishing{
 			Headers: headers, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, DeliveryMode: amqp.Persistent,
 			Priority: m.Priority, CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, MessageId: m.ID,

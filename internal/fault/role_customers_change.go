@@ -25,7 +25,7 @@ func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed tim
 		instant := history.After(history.Now(), planned.to)
 		wait := 100 * time.Millisecond
 		for range changeTries {
-			if ctx.Err() != nil || c.change(ctx, o.ID, &planned, instant) {
+			if ctx.Err() != nil || c.change(ctx, o, &planned, instant) {
 				break
 			}
 			pause(ctx, wait)
@@ -35,10 +35,10 @@ func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed tim
 }
 
 // change asks for a change once, and says whether it has an answer.
-func (c *customers) change(ctx context.Context, id string, planned *change, instant time.Time) bool {
+func (c *customers) change(ctx context.Context, o *customerOrder, planned *change, instant time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	call := history.Event{At: history.Now(), Kind: history.Cancel, Order: id}
+	call := history.Event{At: history.Now(), Kind: history.Cancel, Order: o.ID}
 	when := message.At(instant)
 	if planned.does == reschedules {
 		call.Kind, call.NotBefore, call.Detail = history.Reschedule, instant.UnixMicro(), "at an instant"
@@ -48,14 +48,15 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 		}
 	}
 	c.note(call)
+	park := c.park.OfEntry(o.entry)
 	var answer redisbridge.Change
 	var err error
 	if planned.does == cancels {
-		answer, err = c.park.Cancel(ctx, id)
+		answer, err = park.Cancel(ctx, o.ID)
 	} else {
-		answer, err = c.park.Reschedule(ctx, id, when)
+		answer, err = park.Reschedule(ctx, o.ID, when)
 	}
-	e := history.Event{Order: id, Kind: kindOf(planned.does, answer.Outcome, err)}
+	e := history.Event{Order: o.ID, Kind: kindOf(planned.does, answer.Outcome, err)}
 	switch e.Kind {
 	case history.Rescheduled, history.Noted:
 		e.Due = answer.Due.UnixMilli()
@@ -73,15 +74,15 @@ func (c *customers) change(ctx context.Context, id string, planned *change, inst
 }
 
 // look looks the order's message up.
-func (c *customers) look(ctx context.Context, id string) {
+func (c *customers) look(ctx context.Context, o *customerOrder) {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	c.note(history.Event{Kind: history.Get, Order: id})
-	all, err := c.park.LookAll(ctx, id)
+	c.note(history.Event{Kind: history.Get, Order: o.ID})
+	all, err := c.park.OfEntry(o.entry).LookAll(ctx, o.messageID())
 	if err != nil {
 		return // which leaves the call without an answer
 	}
-	e := history.Event{Kind: history.Got, Order: id, Detail: history.GotWaiting}
+	e := history.Event{Kind: history.Got, Order: o.ID, Detail: history.GotWaiting}
 	switch len(all) {
 	case 0:
 		e.Detail = history.GotNothing

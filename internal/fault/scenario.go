@@ -50,16 +50,17 @@ type injection struct {
 
 // breaks notes that something is broken from now on, until mended is called.
 func (i *injection) breaks(format string, args ...any) (mended func()) {
-	return i.breaksFor("", fmt.Sprintf(format, args...))
+	return i.breaksAs(history.Event{Detail: fmt.Sprintf(format, args...)})
 }
 
-// breaksFor is breaks for what must hold up the orders of one queue at most.
-func (i *injection) breaksFor(queue, what string) (mended func()) {
+// breaksAs is breaks for a fault of which there is more to say.
+func (i *injection) breaksAs(e history.Event) (mended func()) {
 	i.mu.Lock()
 	i.faults++
 	i.mu.Unlock()
-	i.note(history.Event{Kind: history.Fault, Detail: what, Queue: queue, Aftermath: aftermath(i.name).Microseconds()})
-	return func() { i.note(history.Event{Kind: history.Mended, Detail: what, Queue: queue}) }
+	e.Kind, e.Aftermath = history.Fault, aftermath(i.name).Microseconds()
+	i.note(e)
+	return func() { i.note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }
 }
 
 // aftermath returns for how long orders may still be late when a scenario has mended what it
@@ -83,8 +84,10 @@ func (i *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(i.rng.Int64N(int64(most-least)+1))
 }
 
-func (i *injection) oneBridge() *process   { return i.processes[bridgeName(i.rng.IntN(bridges))] }
-func (i *injection) oneConsumer() *process { return i.processes[consumerName(i.rng.IntN(consumers))] }
+func (i *injection) oneBridge() *process { return i.processes[bridgeName(i.rng.IntN(bridges))] }
+func (i *injection) oneConsumer() *process {
+	return i.processes[allConsumers()[i.rng.IntN(consumers+1)]]
+}
 
 // scenarios lists all of them, in the order in which they are tried alone.
 func scenarios() []scenario {

@@ -46,7 +46,7 @@ func processScenarios() []scenario {
 }
 
 func allBridges() []string   { return []string{bridgeName(0), bridgeName(1)} }
-func allConsumers() []string { return []string{consumerName(0), consumerName(1)} }
+func allConsumers() []string { return []string{consumerName(0), consumerName(1), mailConsumer} }
 
 func (i *injection) killOne(p *process) error { return i.killSome(p) }
 

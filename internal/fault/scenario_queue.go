@@ -38,7 +38,7 @@ func (i *injection) silenceTarget() error {
 	if err := i.greet(); err != nil {
 		return err
 	}
-	defer i.breaksFor(slowQueue, slowQueue+" answers nothing")()
+	defer i.breaksAs(history.Event{Detail: slowQueue + " answers nothing", Queue: slowQueue})()
 	err := i.tellQueue(slowQueue, "suspend")
 	i.hold(silence, silence)
 	return errors.Join(err, i.tellQueue(slowQueue, "resume"))

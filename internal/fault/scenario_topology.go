@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -32,8 +34,8 @@ func topologyScenarios() []scenario {
 	}
 }
 
-// changeTiers has one process after the other go over to other tiers and another lead, and
-// then back.
+// changeTiers has one process after the other go over to other tiers, another lead and one
+// more entry, and then back.
 func (i *injection) changeTiers() error {
 	defer i.breaks("tiers and lead are changed")()
 	for _, config := range []topology.Config{otherTiers(), shortDelays()} {
@@ -62,7 +64,10 @@ func (i *injection) changeTiers() error {
 
 // otherTiers is the run's topology while its tiers are changed.
 func otherTiers() topology.Config {
-	return topology.Config{Prefix: prefix, Tiers: []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}, Lead: 3 * time.Second, Shards: shards}
+	return topology.Config{
+		Prefix: prefix, Tiers: []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}, Lead: 3 * time.Second, Shards: shards,
+		Entries: []topology.Entry{trackedEntry(), {Name: "added", Kind: amqp.ExchangeDirect}},
+	}
 }
 
 // deleteQueue deletes a tier, a lane, the inbox or the unrouted queue while
@@ -138,15 +143,16 @@ func (i *injection) deleteExchange() error {
 		name := important[i.rng.IntN(len(important))]
 		e = all[slices.IndexFunc(all, func(e topology.Exchange) bool { return e.Name == name })]
 	}
-	defer i.breaks("exchange %s is deleted", e.Name)()
+	delivers := e.Name == i.topology.ReadyExchange() || e.Name == i.topology.ReadyExchangeOf(trackedEntry().Name)
+	defer i.breaksAs(history.Event{Detail: "exchange " + e.Name + " is deleted", Splits: delivers})()
 	if err := i.channel(func(ch *amqp.Channel) error { return ch.ExchangeDelete(e.Name, false, false) }); err != nil {
 		return err
 	}
 	err := i.awaitBack("exchange", e.Name, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(e.Name, e.Kind, true, false, false, false, nil)
 	})
-	if e.Name == i.topology.ReadyExchange() && err == nil {
-		err = i.awaitTarget()
+	if delivers && err == nil {
+		err = errors.Join(i.bindEntry(), i.awaitTarget())
 	}
 	return err
 }
@@ -174,9 +180,9 @@ func (i *injection) deleteBinding() error {
 // unbindTarget takes one of the shop's two bindings away. What comes for it
 // meanwhile waits in unrouted, and holds nothing else up.
 func (i *injection) unbindTarget() error {
-	defer i.breaks("%s is no longer bound by %sb", queue, keyPrefix)()
+	defer i.breaks("%s is no longer bound by %s", queue, closingKey)()
 	err := i.channel(func(ch *amqp.Channel) error {
-		return ch.QueueUnbind(queue, keyPrefix+"b", i.topology.ReadyExchange(), nil)
+		return ch.QueueUnbind(queue, closingKey, i.topology.ReadyExchange(), nil)
 	})
 	if err != nil {
 		return err
@@ -187,7 +193,7 @@ func (i *injection) unbindTarget() error {
 // awaitTarget waits until the consumers have bound their queues again, and does
 // what an operator then does: sends on what has come to unrouted meanwhile.
 func (i *injection) awaitTarget() error {
-	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1, plainQueue: 1} {
+	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1, plainQueue: 1, mailQueue: 1} {
 		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
 		if err := i.awaitBinding(path, bindings); err != nil {
 			return err

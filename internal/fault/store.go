@@ -128,10 +128,17 @@ func (at storeAt) furnish(ctx context.Context) error {
 	if err = errors.Join(err, s.shut()); err != nil {
 		return err
 	}
+	box, closer, err := at.openMailbox(ctx)
+	if err == nil {
+		err = errors.Join(box.migrate(ctx), closer())
+	}
+	if err != nil {
+		return err
+	}
 	// The database's own account of what happened: nobody who closes an order
 	// twice can leave this out.
 	return at.query(func(db *sql.DB) error {
-		for _, statement := range closingsLog[at.Name] {
+		for _, statement := range ownTables[at.Name] {
 			if _, err := db.ExecContext(ctx, statement); err != nil {
 				return err
 			}
@@ -153,15 +160,18 @@ func createDatabase(ctx context.Context, dsn string) error {
 	})
 }
 
-// closingsLog has each database write down by itself which orders were closed.
-var closingsLog = map[string][]string{ //nolint:gochecknoglobals // a constant
+// ownTables has each database write down by itself which orders were closed, and has a table
+// for mails.
+var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
 	storeSQLite: {
 		`CREATE TABLE closings (id TEXT NOT NULL)`,
+		`CREATE TABLE mails (id TEXT NOT NULL)`,
 		`CREATE TRIGGER closed AFTER UPDATE OF state ON orders WHEN NEW.state = 'closed'
 			BEGIN INSERT INTO closings VALUES (NEW.id); END`,
 	},
 	storePostgres: {
 		`CREATE TABLE closings (id text NOT NULL)`,
+		`CREATE TABLE mails (id text NOT NULL)`,
 		`CREATE FUNCTION note_closing() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN INSERT INTO closings VALUES (NEW.id); RETURN NEW; END $$`,
 		`CREATE TRIGGER closed AFTER UPDATE OF state ON orders FOR EACH ROW
@@ -169,6 +179,7 @@ var closingsLog = map[string][]string{ //nolint:gochecknoglobals // a constant
 	},
 	storeMySQL: {
 		`CREATE TABLE closings (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
+		`CREATE TABLE mails (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
 		`CREATE TRIGGER closed AFTER UPDATE ON orders FOR EACH ROW
 			INSERT INTO closings SELECT NEW.id FROM DUAL WHERE NEW.state = 'closed'`,
 	},

@@ -64,6 +64,7 @@ const (
 	consumers     = 2
 	slowConsumer  = "consumer-slow"
 	plainConsumer = "consumer-plain"
+	mailConsumer  = "consumer-mails"
 )
 
 func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
@@ -153,7 +154,7 @@ func (w *world) furnish(t *topology.Topology) error {
 // populate starts the processes, each with links of its own; customers come for duration.
 func (w *world) populate(rate float64, duration time.Duration) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{keyPrefix + "a", keyPrefix + "b"}}, n); err != nil {
+		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{closingKey, mailKey}}, n); err != nil {
 			return err
 		}
 	}
@@ -163,14 +164,37 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 	if err := w.employ(role{Kind: "consumer", Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
 		return err
 	}
+	if err := w.employ(role{Kind: "consumer", Name: mailConsumer, Seed: w.seed, Queue: mailQueue, Bind: []string{mailKey}}, 0); err != nil {
+		return err
+	}
 	for n := range bridges {
 		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
 			return err
 		}
 	}
 	pause(w.ctx, settleIn)
+	if err := w.bindEntry(); err != nil {
+		return err
+	}
 	began := history.Now()
 	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
+}
+
+// bindEntry has the consumers' queues get what was published to the tracked entry. A consumer
+// does so for the default one alone.
+func (w *world) bindEntry() error {
+	var err error
+	for began := time.Now(); time.Since(began) < startWithin && w.ctx.Err() == nil; pause(w.ctx, 100*time.Millisecond) {
+		err = w.channel(func(ch *amqp.Channel) error {
+			exchange := w.topology.ReadyExchangeOf(trackedEntry().Name)
+			return errors.Join(ch.QueueBind(queue, closingKey, exchange, false, nil), ch.QueueBind(queue, mailKey, exchange, false, nil),
+				ch.QueueBind(mailQueue, mailKey, exchange, false, nil))
+		})
+		if err == nil {
+			break // the consumers have declared their queues
+		}
+	}
+	return err
 }
 
 // employ starts a process at one of the nodes.

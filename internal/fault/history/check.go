@@ -45,6 +45,19 @@ func Check(events []Event, final Final) *Report {
 		of(id)
 	}
 	for _, r := range sequence {
+		if twin := past.records[OrderOf(r.id)]; twin != nil && twin != r {
+			r.twin, twin.twin = twin, r
+		}
+	}
+	for _, r := range sequence {
+		if other := past.records[r.sharesID]; other != nil && r.sharesID != "" {
+			r.shared, other.shared = true, true
+			if other.twin != nil {
+				other.twin.shared = true
+			}
+		}
+	}
+	for _, r := range sequence {
 		r.state, r.known = final.Orders[r.id]
 		r.tombstone = final.Tombstones == nil || slices.Contains(final.Tombstones, r.id)
 		report.judge(past, r)
@@ -56,7 +69,7 @@ func Check(events []Event, final Final) *Report {
 // judge applies all rules to r and counts it.
 func (r *Report) judge(past *run, o *record) {
 	var c Counts
-	if o.placed {
+	if o.placed && !strings.Contains(o.id, inQueue) {
 		c.Orders = 1
 	}
 	c.Duplicates = o.duplicates()

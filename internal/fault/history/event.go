@@ -92,11 +92,14 @@ type Event struct {
 	Kind Kind `json:"kind"`
 	// Order is the order's ID; empty for faults, and for a message that is no order's.
 	Order string `json:"order,omitempty"`
-	// ID is that of the message, where that is not the order's: received.
+	// ID is that of the message, where that is not the order's: placed, where it is another
+	// order's, and received.
 	ID string `json:"id,omitempty"`
 	// Queue is the one to which the order's message goes (placed), or that answers
 	// nothing, which must hold up no order of another queue (fault).
 	Queue string `json:"queue,omitempty"`
+	// Also is a second queue to which the order's message goes: placed.
+	Also string `json:"also,omitempty"`
 	// Unasked is for how many microseconds before it is due the broker may have the message,
 	// where its consumer does not ask Redis: placed. 0 where it asks.
 	Unasked int64 `json:"unasked,omitempty"`
@@ -118,6 +121,8 @@ type Event struct {
 	// Ahead is by how many microseconds the clock that dates the message is ahead:
 	// publish.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Splits says that a message for two queues may come to one of them alone: fault.
+	Splits bool `json:"splits,omitempty"`
 	// Aftermath is for how many microseconds orders may still be late when it has been
 	// mended: fault. 0 is the usual.
 	Aftermath int64 `json:"aftermath,omitempty"`

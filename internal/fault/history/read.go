@@ -10,7 +10,8 @@ import (
 	"slices"
 )
 
-// Read returns the events of all files *.jsonl in dir, sorted by time. The last
+// Read returns the events of all files *.jsonl in dir, sorted by time. What concerns
+// two orders or queues is there twice: see [InQueue]. The last
 // line of a file may be torn, and is left out then; whatever else cannot be read
 // is an error that names file and line.
 func Read(dir string) ([]Event, error) {
@@ -33,7 +34,7 @@ func Read(dir string) ([]Event, error) {
 		}
 	}
 	byTime(events)
-	return events, nil
+	return spread(events), nil
 }
 
 // appendEvents appends the events in a file's content. An error begins with the

@@ -31,6 +31,11 @@ type record struct {
 	failed       []Event
 	rejected     []Event
 
+	// shared says that another order's message has the same ID.
+	shared   bool
+	sharesID string // the other order, if that was first to have it
+	// twin is what is known of the order in the other one of two queues; nil if there is none.
+	twin *record
 	// tombstone says whether Redis holds it as cancelled in the end, or nobody has looked.
 	tombstone bool
 
@@ -56,7 +61,7 @@ func (r *record) add(e Event) {
 	switch e.Kind {
 	case Placed:
 		if !r.placed {
-			r.placed, r.act, r.queue, r.unasked = true, e.Act, e.Queue, e.Unasked
+			r.placed, r.act, r.queue, r.unasked, r.sharesID = true, e.Act, e.Queue, e.Unasked, e.ID
 			r.inbox, r.noID = strings.HasPrefix(e.Detail, ThroughInbox), strings.HasPrefix(e.Detail, WithoutID)
 		}
 	case Publish:

@@ -50,7 +50,7 @@ func rules() []rule {
 		})
 	}
 	return []rule{
-		{"published, and comes", KindLost, when((*record).mustCome), plain((*record).missing)},
+		{"published, and comes", KindLost, when((*record).mustCome), (*record).missing},
 		{"comes, and has its effect", KindLost, came, plain((*record).withoutEffect)},
 		{"rejected, and in quarantine", KindLost, when(func(r *record) bool { return len(r.rejected) > 0 }), plain((*record).lostRejected)},
 		{"not early", KindEarly, came, plain((*record).early)},
@@ -75,9 +75,10 @@ func rules() []rule {
 func (r *record) mustCome() bool { return r.published() && !r.mayBeCancelled() }
 
 // missing objects to a message that was published and has not come since. While the one
-// before waits, a repetition is that message, and comes with it.
-func (r *record) missing() (why []string) {
-	if r.mayBeCancelled() {
+// before waits, a repetition is that message, and comes with it. For the other one of two
+// queues it may have come alone, while somebody had deleted what leads to both.
+func (r *record) missing(past *run) (why []string) {
+	if r.mayBeCancelled() || r.twin != nil && r.twin.cameSplit(past.outages) {
 		return nil
 	}
 	for _, a := range r.attempts {
@@ -100,6 +101,16 @@ func (r *record) missing() (why []string) {
 // comesAfter says whether a message has come since an instant, for its first attempt.
 func (r *record) comesAfter(at int64) bool {
 	return slices.ContainsFunc(r.received, func(e Event) bool { return e.At >= at && e.Attempt == 0 })
+}
+
+// cameSplit says whether the message came while one for two queues may have come to one of
+// them alone.
+func (r *record) cameSplit(outages []outage) bool {
+	return slices.ContainsFunc(outages, func(o outage) bool {
+		return o.fault.Splits && slices.ContainsFunc(r.received, func(e Event) bool {
+			return e.At >= o.fault.At && e.At <= o.mended+usualAftermath.Microseconds()
+		})
+	})
 }
 
 // withoutEffect objects to a message that came to nothing.

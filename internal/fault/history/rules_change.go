@@ -129,7 +129,7 @@ func (r *record) cameAtOldTime(past *run) (why []string) {
 func (r *record) repeatedOld() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
-		if c.outcome != Rescheduled || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
+		if c.outcome != Rescheduled || r.shared || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
 			continue
 		}
 		old := r.lastCopy(c)
@@ -160,6 +160,9 @@ func (r *record) lastCopy(c *change) int64 {
 
 // untrulyLate objects to an answer that the message was delivered.
 func (r *record) untrulyLate(c *change) (why []string) {
+	if r.shared {
+		return nil // it may have been the other message
+	}
 	if len(r.received) == 0 {
 		return []string{"said to be delivered, and never received"}
 	}

@@ -24,13 +24,16 @@ func (r *record) answerLook(e Event) {
 	}
 }
 
-// lookedUp says whether anybody has seen what became of the message.
+// lookedUp says whether anybody has seen what became of the message, and of no other one.
 func (r *record) lookedUp() bool {
-	return slices.ContainsFunc(r.looks, func(l look) bool { return l.answered > 0 })
+	return !r.shared && slices.ContainsFunc(r.looks, func(l look) bool { return l.answered > 0 })
 }
 
 // wronglySeen objects to what was seen of a message and cannot have been so.
 func (r *record) wronglySeen() (why []string) {
+	if r.shared {
+		return nil
+	}
 	for i := range r.looks {
 		l := &r.looks[i]
 		object := func(text string) {

@@ -61,6 +61,22 @@ func All() []Mutant {
 			Rule: "rejected, and in quarantine",
 		},
 
+		// Effects are repeated, or withheld.
+		{
+			Name: "a ledger does not know its marks again",
+			File: "consumer/ledger/postgres/postgres.go",
+			Old:  "	return tag.RowsAffected() == 1, nil\n",
+			New:  "	_ = tag\n	return true, nil\n",
+			Rule: "closed once",
+		},
+		{
+			Name: "what one consumer has got is withheld from another one that asks",
+			File: "redisbridge/lua/arrive.lua",
+			Old:  "if r.state == delivered then return {1} end\n",
+			New:  "if r.state == delivered then return {2, r.parked_at} end\n",
+			Rule: "dropped for a reason",
+		},
+
 		// Messages come early, or late.
 		{
 			Name: "a message leaves its lane 20 ms early",

@@ -1,0 +1,155 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// What the client did concerns both queues to which a message goes. What comes of it is judged
+// for each by itself.
+func TestEachQueueIsJudgedByItself(t *testing.T) {
+	t.Parallel()
+	const second = "mails"
+	twin := history.InQueue("o-1", second)
+	for name, tc := range map[string]struct {
+		add      []history.Event
+		state    history.OrderState
+		violates string
+	}{
+		"it comes to both": {
+			add: []history.Event{
+				{At: 3_000_000, Kind: history.Received, Order: twin, Intact: true},
+				{At: 3_000_001, Kind: history.Effect, Order: twin, Detail: history.EffectClosed},
+			},
+			state: history.OrderState{State: history.StateClosed, Closings: 1},
+		},
+		"it comes to one of them": {
+			state:    history.OrderState{State: history.StatePending},
+			violates: "order o-1@mails: lost (published, and comes)",
+		},
+		"it comes to one of them while the exchange is put back": {
+			add: []history.Event{
+				{At: 2_500_000, Kind: history.Fault, Detail: "deleted", Splits: true},
+				{At: 2_900_000, Kind: history.Mended, Detail: "deleted"},
+			},
+			state: history.OrderState{State: history.StatePending},
+		},
+		"it came to one of them before the exchange was deleted": {
+			add: []history.Event{
+				{At: 3_500_000, Kind: history.Fault, Detail: "deleted", Splits: true},
+				{At: 3_900_000, Kind: history.Mended, Detail: "deleted"},
+			},
+			state:    history.OrderState{State: history.StatePending},
+			violates: "order o-1@mails: lost (published, and comes)",
+		},
+		"it comes early to one of them": {
+			add: []history.Event{
+				{At: 1_500_000, Kind: history.Received, Order: twin, Intact: true},
+				{At: 1_500_001, Kind: history.Effect, Order: twin, Detail: history.EffectClosed},
+			},
+			state:    history.OrderState{State: history.StateClosed, Closings: 1},
+			violates: "order o-1@mails: early (not early)",
+		},
+		"it has two effects in one of them": {
+			add: []history.Event{
+				{At: 3_000_000, Kind: history.Received, Order: twin, Intact: true},
+				{At: 3_000_001, Kind: history.Effect, Order: twin, Detail: history.EffectClosed},
+			},
+			state:    history.OrderState{State: history.StateClosed, Closings: 2},
+			violates: "order o-1@mails: double (closed once)",
+		},
+		"it was cancelled, and comes to one of them": {
+			add: []history.Event{
+				{At: 1_000_300, Kind: history.Cancel, Order: "o-1"},
+				{At: 1_000_400, Kind: history.Cancelled, Order: "o-1"},
+			},
+			state:    history.OrderState{State: history.StatePending},
+			violates: "order o-1: wrong (cancelled, and does not come)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := wantOne(t, append([]history.Event{
+				{At: 1_000_000, Kind: history.Placed, Order: "o-1", Queue: "closing", Also: second},
+				{At: 1_000_100, Kind: history.Publish, Order: "o-1", NotBefore: 2_000_000},
+				{At: 1_000_200, Kind: history.Published, Order: "o-1"},
+				{At: 3_000_000, Kind: history.Received, Order: "o-1", Intact: true},
+				{At: 3_000_001, Kind: history.Effect, Order: "o-1", Detail: history.EffectClosed},
+			}, tc.add...), history.Final{Orders: map[string]history.OrderState{
+				"o-1": {State: history.StateClosed, Closings: 1}, twin: tc.state,
+			}}, tc.violates)
+			if report.Orders != 1 {
+				t.Errorf("%d orders, want 1", report.Orders)
+			}
+		})
+	}
+}
+
+// What was changed by an ID concerns both orders whose messages have it. An answer need not be
+// true of the one that had come before.
+func TestChangesConcernAllWithTheID(t *testing.T) {
+	t.Parallel()
+	const first, second = "o-1", "o-2"
+	for name, tc := range map[string]struct {
+		received int64 // when the second one is
+		violates string
+	}{
+		"the other one had come before":       {1_500_000, ""},
+		"the other one comes after it":        {3_000_000, "order o-2: wrong (cancelled, and does not come)"},
+		"the other one never comes after all": {0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := []history.Event{
+				{At: 1_000_000, Kind: history.Placed, Order: first},
+				{At: 1_000_100, Kind: history.Publish, Order: first, NotBefore: 2_500_000},
+				{At: 1_000_200, Kind: history.Published, Order: first},
+				{At: 1_000_300, Kind: history.Placed, Order: second, ID: first},
+				{At: 1_000_400, Kind: history.Publish, Order: second, NotBefore: 1_400_000},
+				{At: 1_000_500, Kind: history.Published, Order: second},
+				{At: 2_000_000, Kind: history.Cancel, Order: first},
+				{At: 2_000_100, Kind: history.Cancelled, Order: first},
+			}
+			final := history.Final{Orders: map[string]history.OrderState{
+				first: {State: history.StatePending}, second: {State: history.StatePending},
+			}}
+			if tc.received > 0 {
+				events = append(events,
+					history.Event{At: tc.received, Kind: history.Received, Order: second, Asked: tc.received, Intact: true},
+					history.Event{At: tc.received + 1, Kind: history.Effect, Order: second, Detail: history.EffectClosed})
+				final.Orders[second] = history.OrderState{State: history.StateClosed, Closings: 1}
+			}
+			wantOne(t, events, final, tc.violates)
+		})
+	}
+}
+
+// wantOne judges events, and wants one violation that begins with violates, or none.
+func wantOne(t *testing.T, events []history.Event, final history.Final, violates string) *history.Report {
+	t.Helper()
+	dir := t.TempDir()
+	w := create(t, dir, "all.jsonl", "all/1")
+	for _, e := range events {
+		if err := w.Write(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events, err := history.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := history.Check(events, final)
+	var said []string
+	for _, v := range report.Violations {
+		said = append(said, v.String())
+	}
+	switch all := strings.Join(said, "\n"); {
+	case violates == "" && all != "":
+		t.Errorf("got %q, want no violation", all)
+	case violates != "" && (len(said) != 1 || !strings.HasPrefix(all, violates)):
+		t.Errorf("got %q, want one violation, %q", all, violates)
+	}
+	return report
+}
