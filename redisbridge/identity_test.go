@@ -300,6 +300,35 @@ func TestRepetitionOfWhatIsDueIsAnother(t *testing.T) {
 	b.arrivals.awaitID(t, "again")
 }
 
+// A bridge has claimed the message, and may have published it, though it was not to be promoted
+// yet by the tiers of who reschedules it: while tiers are changed, processes differ in them.
+func TestRescheduleOfWhatAnotherConfigurationClaimed(t *testing.T) {
+	t.Parallel()
+	c := topology.Config{Tiers: []time.Duration{time.Hour}, Lead: time.Hour, Shards: 1}
+	b := newBench(t, c)
+	bridge, err := redisbridge.New(redisbridge.Config{AMQPURL: b.AMQPURL, Topology: b.topology, Client: b.client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.parkOne(t, "m", message.After(time.Hour))
+	if n, _, err := redisbridge.Claim(t.Context(), bridge, 0); err != nil || n != 1 {
+		t.Fatalf("claimed %d messages, %v; want 1", n, err)
+	}
+	c.Prefix, c.Tiers, c.Lead = b.topology.Prefix(), []time.Duration{time.Minute}, time.Minute
+	changed, err := topology.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: b.client, Topology: changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.changed(t, redisbridge.Done, 1)(park.Reschedule(t.Context(), "m", message.After(2*time.Hour)))
+	if e, known, err := b.park.Look(t.Context(), "m"); err != nil || !known || e.Version != 1 {
+		t.Errorf("got %+v, %v; want another version, so that the copy with the old time is dropped", e, err)
+	}
+}
+
 // A rescheduled message has been delivered to a consumer that does not ask Redis. A later message
 // with the same ID and content is a new message, and is delivered too.
 func TestRescheduledIDIsUsedAgain(t *testing.T) {

@@ -42,7 +42,8 @@ local function reschedule(key, stored)
   end
   local old_at, old_part = place(r.due, r.parked_at, r.direct, ARGV, 8, #ARGV)
   local version = r.version
-  if with_broker or old_at <= now then version = version + 1 end
+  -- It may have been claimed before that instant by a bridge with other tiers.
+  if with_broker or old_at <= now or redis.call('ZSCORE', KEYS[3], key) then version = version + 1 end
   local at, part = place(due, now, r.direct, ARGV, 8, #ARGV)
   local notes = {}
   schedule_note(notes, part, at, key)
