@@ -422,6 +422,22 @@ func TestDeliveredOutOfATierIsKnownByItsContent(t *testing.T) {
 	}
 }
 
+// A message that has been delivered is over, though its publisher's clock is ahead: without a
+// window, the next one with its ID and content is another message.
+func TestDeliveredFromAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	m := message.Message{ID: "m", RoutingKey: "order.unpaid"}
+	came := m
+	came.Journey = message.Journey{Published: time.Now().Add(10 * time.Minute), Due: time.Now().Add(10 * time.Minute), Path: message.PathDirect}
+	if arrival, err := b.park.Arrive(t.Context(), &came); err != nil || arrival.Fate != message.Deliver {
+		t.Fatalf("got %+v, %v", arrival, err)
+	}
+	if got, err := b.park.Park(t.Context(), &m, message.After(time.Hour)); err != nil || got.Parking != message.Parked {
+		t.Errorf("got %+v, %v; want it parked", got, err)
+	}
+}
+
 // A copy whose delay is longer than the time since the message was delivered was published
 // before that, whenever it comes: it is an old one.
 func TestOldCopyOfATierIsTold(t *testing.T) {

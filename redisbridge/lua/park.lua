@@ -38,7 +38,8 @@ end
 -- What has become of a key, as a status and the due time, or nil where it may be used
 -- again.
 local function before(key, r)
-  if has_left(r) and r.published + window <= now or r.state ~= waiting and kept_until(key) <= now then return nil end
+  local published = math.min(r.published, r.parked_at) -- its publisher's clock may be ahead
+  if has_left(r) and published + window <= now or r.state ~= waiting and kept_until(key) <= now then return nil end
   return r.state == cancelled and '\4' or '\2', pack('>I6', r.due)
 end
 
