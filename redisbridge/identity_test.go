@@ -115,12 +115,12 @@ func TestOneIDReachesAllItsMessages(t *testing.T) {
 // What the broker has of such messages when they are changed is dropped.
 func TestOneIDReachesItsMessagesInTheBroker(t *testing.T) {
 	t.Parallel()
-	b := newBenchAt(t, topology.Config{Tiers: []time.Duration{5 * time.Second}, Lead: 5 * time.Second, Shards: 1}, servertest.ForTest(t))
+	b := newBenchAt(t, inLaneForLong(), servertest.ForTest(t))
 	desk := b.attend(t)
 	b.run(t, nil)
 	for _, body := range []string{"one", "two"} {
 		for _, id := range []string{"cancelled", "moved"} {
-			b.publishEntry(t, amqp.Publishing{MessageId: id, Body: []byte(body), Headers: amqp.Table{"x-delay": int64(5100)}})
+			b.publishEntry(t, amqp.Publishing{MessageId: id, Body: []byte(body), Headers: amqp.Table{"x-delay": int64(20100)}})
 		}
 	}
 	until(t, "all are in their lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 4 })
@@ -333,7 +333,7 @@ func TestRescheduleOfWhatAnotherConfigurationClaimed(t *testing.T) {
 // with the same ID and content is a new message, and is delivered too.
 func TestRescheduledIDIsUsedAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, placed())
+	b := newBench(t, inLaneForLong())
 	b.run(t, nil)
 	ids := []string{"rescheduled", "rescheduled twice"}
 	for _, id := range ids {
@@ -474,5 +474,11 @@ func TestOldCopyOfATierIsTold(t *testing.T) {
 }
 
 func usedAgain(id string) amqp.Publishing {
-	return amqp.Publishing{MessageId: id, Body: []byte("close"), Headers: amqp.Table{"x-delay": int64(6100)}}
+	return amqp.Publishing{MessageId: id, Body: []byte("close"), Headers: amqp.Table{"x-delay": int64(20100)}}
+}
+
+// inLaneForLong has what is published with usedAgain's delay in a lane at once, for so long that
+// a slow machine sees it there.
+func inLaneForLong() topology.Config {
+	return topology.Config{Tiers: []time.Duration{20 * time.Second}, Lead: 20 * time.Second, Shards: 1}
 }
