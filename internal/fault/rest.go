@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,33 +87,10 @@ func (w *world) clearUnrouted() error {
 
 func (w *world) historyDir() string { return filepath.Join(w.dir, "history") }
 
-// underway counts the orders whose message was acknowledged and has not come, or has
-// come and neither had its effect nor was rejected.
+// underway counts the orders to which something must still happen.
 func (w *world) underway() (int, error) {
 	events, err := history.Read(w.historyDir())
-	if err != nil {
-		return 0, err
-	}
-	published, cancelled, received, done := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, e := range events {
-		switch e.Kind {
-		case history.Published:
-			published[e.Order] = true
-		case history.Cancel:
-			cancelled[e.Order] = true
-		case history.CancelLate:
-			delete(cancelled, e.Order)
-		case history.Received:
-			received[e.Order] = true
-		case history.Effect, history.Rejected:
-			done[e.Order] = true
-		default:
-		}
-	}
-	maps.DeleteFunc(published, func(id string, _ bool) bool { return cancelled[id] })
-	maps.Copy(received, published)
-	maps.DeleteFunc(received, func(id string, _ bool) bool { return done[id] })
-	return len(received), nil
+	return history.Underway(events), err
 }
 
 func (w *world) countOrders(final *history.Final) error {

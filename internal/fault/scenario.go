@@ -40,6 +40,11 @@ const (
 	ourProcesses = "" // stands for all processes
 )
 
+// everything is what a scenario needs that must be alone.
+func everything() []string {
+	return []string{rabbitMQ, rabbitMQNet, redisServer, redisNet, orderStores, ourProcesses}
+}
+
 // injection is one use of a scenario.
 type injection struct {
 	*world

@@ -22,18 +22,14 @@ const (
 
 func queueScenarios() []scenario {
 	// Whatever is late meanwhile must be so for this reason alone.
-	all := []string{rabbitMQ, rabbitMQNet, redisServer, redisNet, orderStores, ourProcesses}
-	return []scenario{{"target answers nothing", all, single, (*injection).silenceTarget}}
+	return []scenario{{"target answers nothing", everything(), single, (*injection).silenceTarget}}
 }
 
 // silenceTarget has the queue of a few orders answer nothing, as one does that has lost its
 // majority. Those of the other queue must not notice.
 func (i *injection) silenceTarget() error {
-	for began := time.Now(); !i.calm(); pause(i.ctx, time.Second) {
-		if time.Since(began) > calmWithin || i.ctx.Err() != nil {
-			i.surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
-			return i.ctx.Err()
-		}
+	if !i.awaitCalm() {
+		return i.ctx.Err()
 	}
 	if err := i.greet(); err != nil {
 		return err
@@ -42,6 +38,17 @@ func (i *injection) silenceTarget() error {
 	err := i.tellQueue(slowQueue, "suspend")
 	i.hold(silence, silence)
 	return errors.Join(err, i.tellQueue(slowQueue, "resume"))
+}
+
+// awaitCalm waits until the run has caught up with what was broken before.
+func (i *injection) awaitCalm() bool {
+	for began := time.Now(); !i.calm(); pause(i.ctx, time.Second) {
+		if time.Since(began) > calmWithin || i.ctx.Err() != nil {
+			i.surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
+			return false
+		}
+	}
+	return true
 }
 
 // greet has each tier and lane hand a message to the slow queue. The broker's dead-letter
@@ -90,25 +97,5 @@ func (i *injection) tellQueue(name, what string) error {
 func (i *injection) calm() bool {
 	now := history.Now() // what falls due while the history is read is not in it
 	events, err := history.Read(i.historyDir())
-	if err != nil {
-		return false
-	}
-	asked, due, settled := map[string]int64{}, map[string]int64{}, map[string]bool{}
-	for _, e := range events {
-		switch e.Kind {
-		case history.Publish:
-			asked[e.Order] = e.NotBefore
-		case history.Published: // what has no answer may never come
-			due[e.Order] = asked[e.Order]
-		case history.Refused, history.Unknown, history.Received, history.Cancel, history.Reschedule:
-			settled[e.Order] = true
-		default:
-		}
-	}
-	for order, at := range due {
-		if !settled[order] && at+time.Second.Microseconds() < now {
-			return false
-		}
-	}
-	return true
+	return err == nil && history.Overdue(events, now-time.Second.Microseconds()) == 0
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -42,6 +43,8 @@ func redisScenarios() []scenario {
 		{"redis loading", needs, anywhere, (*injection).load},
 		{"redis busy", needs, anywhere, (*injection).keepBusy},
 		{"redis replica promoted", []string{redisServer, redisNet}, anywhere, (*injection).promoteReplica},
+		// What else is under way in Redis meanwhile would be lost, too.
+		{"redis loses writes", everything(), anywhere, (*injection).loseWrites},
 	}
 }
 
@@ -145,13 +148,40 @@ func (i *injection) promoteReplica() error {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	i.hold(500*time.Millisecond, 3*time.Second)
+	return i.moveTo(replica)
+}
+
+// moveTo has the address of Redis lead to another server, and stops the old one.
+func (i *injection) moveTo(other *servers.Redis) error {
+	var err error
 	for _, l := range i.network.to(redisServer) {
-		err = errors.Join(err, l.lead(replica.URL()))
+		err = errors.Join(err, l.lead(other.URL()))
 	}
 	old := i.redis
-	i.redis = replica
-	if stop := old.Stop(i.ctx); err != nil || stop != nil {
-		return fmt.Errorf("promote a replica: %w", errors.Join(err, stop))
+	i.redis = other
+	if err := errors.Join(err, old.Stop(i.ctx)); err != nil {
+		return fmt.Errorf("move Redis: %w", err)
 	}
 	return nil
+}
+
+// loseWrites kills Redis, and promotes a replica that has not got the last writes. Neither had
+// been asked to wait for the other.
+func (i *injection) loseWrites() error {
+	if !i.awaitCalm() {
+		return i.ctx.Err()
+	}
+	replica, err := servers.StartRedis(i.ctx, servers.Config{})
+	if err != nil {
+		return err
+	}
+	if err := replica.Replicate(i.ctx, i.redis); err != nil {
+		return errors.Join(err, replica.Stop(i.ctx))
+	}
+	defer i.breaksAs(history.Event{Detail: "Redis is killed, and a replica promoted that lacks the last writes", Loses: true})()
+	if err := replica.Promote(i.ctx); err != nil {
+		return errors.Join(err, replica.Stop(i.ctx))
+	}
+	i.hold(100*time.Millisecond, 2*time.Second)
+	return errors.Join(i.redis.Kill(i.ctx), i.moveTo(replica))
 }

@@ -15,6 +15,7 @@ type change struct {
 	notBefore int64 // Unix microseconds; of a call of reschedule
 	due       int64 // Unix milliseconds; 0 if the answer says nothing
 	since     int64 // Unix milliseconds; 0 if the answer says nothing
+	lost      bool  // Redis may have lost it, some time after it was made
 }
 
 // answerChange gives the last call of the same process its outcome. A call that
@@ -55,12 +56,12 @@ func (r *record) mayHave(call Kind, at int64) bool {
 }
 
 // mayBeCancelled says whether the message may rightly never come: an answer says so, or there
-// was none and what is left in Redis does not deny it.
+// was none and what is left in Redis does not deny it, as far as Redis has lost nothing.
 func (r *record) mayBeCancelled() bool {
 	for i := range r.changes {
 		switch c := &r.changes[i]; {
 		case c.outcome == Cancelled || c.outcome == Tombstoned || c.outcome == RescheduleCancelled,
-			c.call == Cancel && !c.inVain() && r.tombstone:
+			c.call == Cancel && !c.inVain() && (r.tombstone || c.lost):
 			return true
 		}
 	}

@@ -10,54 +10,26 @@ import (
 // Check decides over a run. It may be asked in the middle of one, with what the
 // servers hold at that instant, and then objects to what is still under way.
 func Check(events []Event, final Final) *Report {
-	events = slices.Clone(events)
-	byTime(events)
-	past := &run{records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events)}
+	past := runOf(events)
 	report := &Report{runs: []*run{past}}
-	var sequence []*record
-	of := func(id string) *record {
-		r, ok := past.records[id]
-		if !ok {
-			r = &record{id: id}
-			past.records[id] = r
-			sequence = append(sequence, r)
-		}
-		return r
-	}
-	for _, e := range events {
+	for _, e := range past.events {
 		switch e.Kind {
 		case Fault:
 			report.count(e.Act, Counts{Faults: 1})
-		case Mended:
+		case Placed:
+			report.act(e.Act) // acts in the order of appearance
 		default:
-			of(e.Order).add(e)
-			if e.Kind == Placed {
-				report.act(e.Act) // acts in the order of appearance
-			}
 		}
 	}
 	for _, l := range final.Leftover {
-		r := of(l.Order)
+		r := past.of(l.Order)
 		r.left = append(r.left, l)
 	}
 	// A shop that was killed may have taken orders of which it says nothing.
 	for _, id := range slices.Sorted(maps.Keys(final.Orders)) {
-		of(id)
+		past.of(id)
 	}
-	for _, r := range sequence {
-		if twin := past.records[OrderOf(r.id)]; twin != nil && twin != r {
-			r.twin, twin.twin = twin, r
-		}
-	}
-	for _, r := range sequence {
-		if other := past.records[r.sharesID]; other != nil && r.sharesID != "" {
-			r.shared, other.shared = true, true
-			if other.twin != nil {
-				other.twin.shared = true
-			}
-		}
-	}
-	for _, r := range sequence {
+	for _, r := range past.sequence {
 		r.state, r.known = final.Orders[r.id]
 		r.tombstone = final.Tombstones == nil || slices.Contains(final.Tombstones, r.id)
 		report.judge(past, r)
@@ -66,10 +38,81 @@ func Check(events []Event, final Final) *Report {
 	return report
 }
 
+// Underway counts the orders to which something must still happen: whose message was published
+// and has not come since, or has come and had neither an effect nor was rejected.
+func Underway(events []Event) (n int) {
+	past := runOf(events)
+	for _, r := range past.sequence {
+		r.tombstone = true // a cancel without an answer may have happened
+		idle := len(r.effects) == 0 && len(r.rejected) == 0 && !r.mayBeCancelled() && !r.mayHaveLost
+		if len(r.missing()) > 0 || len(r.received) > 0 && idle {
+			n++
+		}
+	}
+	return n
+}
+
+// Overdue counts the orders of which nobody has seen a message that must have come by an
+// instant: each attempt to publish it succeeded, and nobody has tried to change it.
+func Overdue(events []Event, at int64) (n int) {
+	past := runOf(events)
+	for _, r := range past.sequence {
+		must := len(r.attempts) > 0 && len(r.received) == 0 && len(r.changes) == 0 && len(r.missing()) > 0
+		for _, a := range r.attempts {
+			must = must && a.outcome == Published && a.notBefore < at
+		}
+		if must {
+			n++
+		}
+	}
+	return n
+}
+
+// runOf puts events in order, by time and by order.
+func runOf(events []Event) *run {
+	events = slices.Clone(events)
+	byTime(events)
+	past := &run{events: events, records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events)}
+	for _, e := range events {
+		if e.Kind != Fault && e.Kind != Mended {
+			past.of(e.Order).add(e)
+		}
+	}
+	for _, r := range past.sequence {
+		if twin := past.records[OrderOf(r.id)]; twin != nil && twin != r {
+			r.twin, twin.twin = twin, r
+			r.elsewhere, twin.elsewhere = twin.cameSplit(past.outages), r.cameSplit(past.outages)
+		}
+		for i := range past.outages {
+			r.lose(&past.outages[i])
+		}
+	}
+	for _, r := range past.sequence {
+		if other := past.records[r.sharesID]; other != nil && r.sharesID != "" {
+			r.shared, other.shared = true, true
+			if other.twin != nil {
+				other.twin.shared = true
+			}
+		}
+	}
+	return past
+}
+
+// of returns the record of an order, which is new if there is none yet.
+func (r *run) of(id string) *record {
+	o, ok := r.records[id]
+	if !ok {
+		o = &record{id: id}
+		r.records[id] = o
+		r.sequence = append(r.sequence, o)
+	}
+	return o
+}
+
 // judge applies all rules to r and counts it.
 func (r *Report) judge(past *run, o *record) {
 	var c Counts
-	if o.placed && !strings.Contains(o.id, inQueue) {
+	if o.placed && !strings.Contains(o.id, queueMark) {
 		c.Orders = 1
 	}
 	c.Duplicates = o.duplicates()

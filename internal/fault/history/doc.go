@@ -79,6 +79,12 @@
 //   - Whether a tombstone, or a new time of a message of which nothing is known, must
 //     hold, if publishing it had not been answered before, or was dated by a clock that
 //     is ahead: it may count as another message.
+//   - What became of what Redis was told while it lost writes, or a second before that; and of
+//     what was published to the inbox up to half a minute before, since a bridge may have
+//     taken it from there meanwhile.
+//   - Whether a message for two queues should have come to both, if it came to one while an
+//     exchange that leads to them was deleted, and put back.
+//   - Of two orders whose messages have one ID, of which of them an answer was true.
 //   - Whether a fault that nobody mended was still in force. Stories show it when it
 //     happened.
 package history

@@ -123,6 +123,8 @@ type Event struct {
 	Ahead int64 `json:"ahead,omitempty"`
 	// Splits says that a message for two queues may come to one of them alone: fault.
 	Splits bool `json:"splits,omitempty"`
+	// Loses says that Redis loses what it is told meanwhile: fault.
+	Loses bool `json:"loses,omitempty"`
 	// Aftermath is for how many microseconds orders may still be late when it has been
 	// mended: fault. 0 is the usual.
 	Aftermath int64 `json:"aftermath,omitempty"`

@@ -2,15 +2,15 @@ package history
 
 import "strings"
 
-const inQueue = "@"
+const queueMark = "@"
 
 // InQueue is the name of an order in what is written of a second queue to which its message
 // goes: each of the two is judged by itself.
-func InQueue(order, queue string) string { return order + inQueue + queue }
+func InQueue(order, queue string) string { return order + queueMark + queue }
 
 // OrderOf is the opposite of [InQueue].
 func OrderOf(name string) string {
-	order, _, _ := strings.Cut(name, inQueue)
+	order, _, _ := strings.Cut(name, queueMark)
 	return order
 }
 

@@ -36,6 +36,17 @@ func TestEachQueueIsJudgedByItself(t *testing.T) {
 			},
 			state: history.OrderState{State: history.StatePending},
 		},
+		"it is said to be delivered, and came to one of them": {
+			add: []history.Event{
+				{At: 2_500_000, Kind: history.Fault, Detail: "deleted", Splits: true},
+				{At: 2_900_000, Kind: history.Mended, Detail: "deleted"},
+				{At: 3_000_100, Kind: history.Get, Order: "o-1"},
+				{At: 3_000_200, Kind: history.Got, Order: "o-1", Detail: history.GotDelivered},
+				{At: 3_000_300, Kind: history.Cancel, Order: "o-1"},
+				{At: 3_000_400, Kind: history.CancelLate, Order: "o-1", Since: 3000},
+			},
+			state: history.OrderState{State: history.StatePending},
+		},
 		"it came to one of them before the exchange was deleted": {
 			add: []history.Event{
 				{At: 3_500_000, Kind: history.Fault, Detail: "deleted", Splits: true},

@@ -34,6 +34,11 @@ type record struct {
 	// shared says that another order's message has the same ID.
 	shared   bool
 	sharesID string // the other order, if that was first to have it
+	// elsewhere says that the message may have come to its other queue alone, while somebody had
+	// deleted what leads to both.
+	elsewhere bool
+	// mayHaveLost says that Redis may have lost what a consumer told it.
+	mayHaveLost bool
 	// twin is what is known of the order in the other one of two queues; nil if there is none.
 	twin *record
 	// tombstone says whether Redis holds it as cancelled in the end, or nobody has looked.

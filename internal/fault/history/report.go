@@ -81,9 +81,11 @@ type Report struct {
 
 // run keeps what a story is told from.
 type run struct {
-	records map[string]*record
-	outages []outage
-	broken  map[string][]Violation
+	events   []Event // in the order of time
+	records  map[string]*record
+	sequence []*record // in the order of appearance
+	outages  []outage
+	broken   map[string][]Violation
 }
 
 // Merge returns one report of many runs. What acts of one name have in common is

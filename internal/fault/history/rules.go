@@ -50,7 +50,7 @@ func rules() []rule {
 		})
 	}
 	return []rule{
-		{"published, and comes", KindLost, when((*record).mustCome), (*record).missing},
+		{"published, and comes", KindLost, when((*record).mustCome), plain((*record).missing)},
 		{"comes, and has its effect", KindLost, came, plain((*record).withoutEffect)},
 		{"rejected, and in quarantine", KindLost, when(func(r *record) bool { return len(r.rejected) > 0 }), plain((*record).lostRejected)},
 		{"not early", KindEarly, came, plain((*record).early)},
@@ -75,10 +75,9 @@ func rules() []rule {
 func (r *record) mustCome() bool { return r.published() && !r.mayBeCancelled() }
 
 // missing objects to a message that was published and has not come since. While the one
-// before waits, a repetition is that message, and comes with it. For the other one of two
-// queues it may have come alone, while somebody had deleted what leads to both.
-func (r *record) missing(past *run) (why []string) {
-	if r.mayBeCancelled() || r.twin != nil && r.twin.cameSplit(past.outages) {
+// before waits, a repetition is that message, and comes with it.
+func (r *record) missing() (why []string) {
+	if r.mayBeCancelled() || r.elsewhere {
 		return nil
 	}
 	for _, a := range r.attempts {
@@ -103,6 +102,9 @@ func (r *record) comesAfter(at int64) bool {
 	return slices.ContainsFunc(r.received, func(e Event) bool { return e.At >= at && e.Attempt == 0 })
 }
 
+// neverCame says whether the message has not come, to this queue or to the other one alone.
+func (r *record) neverCame() bool { return len(r.received) == 0 && !r.elsewhere }
+
 // cameSplit says whether the message came while one for two queues may have come to one of
 // them alone.
 func (r *record) cameSplit(outages []outage) bool {
@@ -115,7 +117,7 @@ func (r *record) cameSplit(outages []outage) bool {
 
 // withoutEffect objects to a message that came to nothing.
 func (r *record) withoutEffect() []string {
-	if !r.mayBeCancelled() && len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending {
+	if !r.mayBeCancelled() && !r.mayHaveLost && len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending {
 		return []string{"received, never an effect, and the order is still pending"}
 	}
 	return nil

@@ -163,13 +163,13 @@ func (r *record) untrulyLate(c *change) (why []string) {
 	if r.shared {
 		return nil // it may have been the other message
 	}
-	if len(r.received) == 0 {
+	if r.neverCame() {
 		return []string{"said to be delivered, and never received"}
 	}
 	if early := r.bound(c.answered) - c.answered; early > 0 {
 		why = append(why, fmt.Sprintf("said to be delivered %v before it could be", micros(early)))
 	}
-	if a := r.sole(); a != nil && !r.several(c.answered) && c.since > 0 && time.UnixMilli(c.since).After(time.UnixMicro(r.received[0].At)) {
+	if a := r.sole(); a != nil && !r.several(c.answered) && c.since > 0 && len(r.received) > 0 && time.UnixMilli(c.since).After(time.UnixMicro(r.received[0].At)) {
 		why = append(why, "received before it was delivered, as was said")
 	}
 	return why

@@ -47,7 +47,7 @@ func (r *record) wronglySeen() (why []string) {
 			object("though it had been cancelled")
 		case l.found == GotCancelled && !r.mayHave(Cancel, l.answered):
 			object("though nobody had cancelled it")
-		case l.found == GotDelivered && len(r.received) == 0:
+		case l.found == GotDelivered && r.neverCame():
 			object("and never received")
 		case l.found == GotDelivered && l.answered < r.bound(l.answered):
 			object(fmt.Sprintf("%v before it could be", micros(r.bound(l.answered)-l.answered)))

@@ -1,0 +1,101 @@
+package history_test
+
+import (
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// What Redis was told while it lost writes may or may not have happened. What it was told
+// before that has.
+func TestLostWrites(t *testing.T) {
+	t.Parallel()
+	losing := func(from, to int64) func(*run) {
+		return func(r *run) {
+			r.fault(from, "a replica is promoted")
+			r.events[len(r.events)-1].Loses = true
+			r.add(to, "injector", history.Mended).Detail = "a replica is promoted"
+		}
+	}
+	missing := func(r *run) {
+		r.drop(history.Received, history.Effect, history.Acknowledged)
+		r.state(history.StatePending, 0)
+	}
+	throughInbox := func(r *run) {
+		r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughInbox + " 30s" })
+	}
+	cancelled := func(at int64) func(*run) {
+		return func(r *run) { r.cancel(at, history.Cancelled) }
+	}
+	for name, c := range map[string]struct {
+		change   []func(*run)
+		violates []string
+	}{
+		"parked meanwhile, and lost":              {[]func(*run){missing, losing(1_000_500, 2_000_000)}, nil},
+		"parked just before, and lost":            {[]func(*run){missing, losing(1_900_000, 2_000_000)}, nil},
+		"parked before that, and lost":            {[]func(*run){missing, losing(2_100_000, 3_000_000)}, []string{"lost " + order}},
+		"published after that, and lost":          {[]func(*run){missing, losing(900_000, 990_000)}, []string{"lost " + order}},
+		"in the inbox before that, and lost":      {[]func(*run){missing, throughInbox, losing(30_000_000, 30_100_000)}, nil},
+		"in the inbox long before that, and lost": {[]func(*run){missing, throughInbox, losing(40_000_000, 41_000_000)}, []string{"lost " + order}},
+		"cancelled meanwhile, and comes":          {[]func(*run){cancelled(20_000_000), losing(20_000_050, 20_100_000)}, nil},
+		"cancelled meanwhile, and forgotten then": {[]func(*run){missing, cancelled(20_000_000), losing(20_000_050, 20_100_000), func(r *run) { r.final.Tombstones = []string{} }}, nil},
+		"cancelled before that, and comes":        {[]func(*run){cancelled(20_000_000), losing(22_000_000, 22_100_000)}, []string{"wrong " + order}},
+		"came meanwhile, and is cancelled then":   {[]func(*run){losing(31_001_900, 31_100_000), cancelled(32_000_000)}, nil},
+		"early all the same": {
+			[]func(*run){losing(1_000_500, 2_000_000), func(r *run) { r.deliver(asked-1000, consumer, history.EffectAlreadyClosed) }}, []string{"early " + order},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := closedOrder()
+			for _, change := range c.change {
+				change(r)
+			}
+			r.check(t, c.violates...)
+		})
+	}
+}
+
+// While an order is under way, and when it is overdue.
+func TestUnderway(t *testing.T) {
+	t.Parallel()
+	open := func(also ...func(*run)) []history.Event {
+		r := closedOrder()
+		r.drop(history.Received, history.Effect, history.Acknowledged)
+		for _, change := range also {
+			change(r)
+		}
+		return r.events
+	}
+	received := func(r *run) { r.add(1000*due, consumer, history.Received).Intact = true }
+	for name, c := range map[string]struct {
+		events            []history.Event
+		underway, overdue int
+	}{
+		"published":             {open(), 1, 1},
+		"come, without effect":  {open(received), 1, 0},
+		"closed":                {closedOrder().events, 0, 0},
+		"cancelled":             {open(func(r *run) { r.cancel(2_000_000, history.Cancelled) }), 0, 0},
+		"perhaps cancelled":     {open(func(r *run) { r.cancel(2_000_000, "") }), 0, 0},
+		"rescheduled":           {open(func(r *run) { r.reschedule(2_000_000, late, history.Rescheduled) }), 1, 0},
+		"not published":         {open(func(r *run) { r.change(history.Published, func(e *history.Event) { e.Kind = history.Unknown }) }), 0, 0},
+		"published again later": {open(func(r *run) { r.attempt(2_000_000, 60_000_000, history.Published, 0) }), 1, 0},
+		"lost by Redis": {open(func(r *run) {
+			r.fault(1_000_500, "a replica is promoted")
+			r.events[len(r.events)-1].Loses = true
+		}), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if n := history.Underway(c.events); n != c.underway {
+				t.Errorf("%d under way, want %d", n, c.underway)
+			}
+			if n := history.Overdue(c.events, 40_000_000); n != c.overdue {
+				t.Errorf("%d overdue, want %d", n, c.overdue)
+			}
+			if n := history.Overdue(c.events, asked); n != 0 {
+				t.Errorf("%d overdue before it is due", n)
+			}
+		})
+	}
+}
