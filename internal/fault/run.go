@@ -46,7 +46,7 @@ const (
 // Where the time goes.
 const (
 	clusterShare = 0.2  // of the whole
-	aloneShare   = 0.55 // of a world's time
+	aloneShare   = 0.65 // of a world's time
 	// leastAlone is what a scenario needs alone, on the average. Where there is
 	// less time than that for each, there is only the mixture.
 	leastAlone = 5 * time.Second
