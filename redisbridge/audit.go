@@ -68,9 +68,9 @@ func (p *Park) auditShard(ctx context.Context, k shardKeys) (*audit, error) {
 		case a.kept[key]: // done with, even if it is cut off
 		case !r.whole():
 			a.fault("message %q: its record is cut off", idOf(key))
-		case r.state() == stateWaiting && !a.scheduled[key]:
-			a.fault("message %q waits, but is neither scheduled nor claimed nor kept: it would never be delivered", idOf(key))
-		case r.state() != stateWaiting:
+		case (r.state() == stateWaiting || r.unsettled()) && !a.scheduled[key]:
+			a.fault("message %q is to be promoted, but is neither scheduled nor claimed nor kept: it would never be delivered", idOf(key))
+		case r.state() != stateWaiting && !r.unsettled():
 			a.fault("message %q is no longer waiting and not kept: its record would never go", idOf(key))
 		}
 	}

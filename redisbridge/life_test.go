@@ -451,3 +451,47 @@ func TestOldCopyIsDroppedAfterARepetition(t *testing.T) {
 		t.Errorf("handled %d times and dropped %d times, want 2 and 1", n, dropped)
 	}
 }
+
+// A message leads to two queues, of which one is full. That the consumer of the other one asks
+// about its copy, and handles it, must not keep the message from the full one.
+func TestHandledInOneQueueComesToTheOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	desk := b.attend(t)
+	ch := b.confirming(t)
+	const full = "full"
+	if _, err := ch.QueueDeclare(full, true, false, false, false, amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind(full, "order.#", b.topology.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	fills, err := ch.PublishWithDeferredConfirm("", full, true, false, amqp.Publishing{})
+	if err != nil || !fills.Wait() {
+		t.Fatalf("the queue is not filled: %v", err)
+	}
+	b.run(t, nil)
+	due := b.parkOne(t, "m", message.After(300*time.Millisecond)) // no lane is so short
+	until(t, "it is handled, again and again", func() bool { return len(desk.times("m")) > 2 })
+	e := b.lookUp(t, "m")
+	if e.State != redisbridge.StateDelivered || !e.Due.Equal(due) || e.Path != message.PathParkedReady {
+		t.Errorf("looked up: %+v", e)
+	}
+	b.changed(t, redisbridge.WasDelivered, 1)(b.park.Cancel(t.Context(), "m"))
+	b.parkOne(t, "m", message.After(time.Hour)) // which is another message, and must not displace it
+	if _, err := ch.QueuePurge(full, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it comes to the other queue", func() bool {
+		d, there, err := ch.Get(full, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return there && d.MessageId == "m" && string(d.Body) == "m"
+	})
+	reportWhen(t, b.park, "it is settled", func(r redisbridge.BridgeReport) bool { return r.Settled == 1 })
+	all, err := b.park.LookAll(t.Context(), "m")
+	if err != nil || len(all) != 2 || all[0].State != redisbridge.StateDelivered || all[0].Path != message.PathParkedReady {
+		t.Errorf("looked up: %+v, %v; want that it stays delivered", all, err)
+	}
+}

@@ -183,7 +183,7 @@ func (p *Park) entry(shard int, key string, r record) Entry {
 		e.State, e.Ended = StateCancelled, changed
 	case stateDelivered:
 		e.State, e.Ended = StateDelivered, changed
-		e.Path, e.Handled = handlings(string(r.envelope()))
+		e.Path, e.Handled = handlings(r.told())
 	case stateMoved:
 		e.State, e.Rescheduled = StateMoved, changed
 	default:

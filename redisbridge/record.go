@@ -34,7 +34,10 @@ const (
 	stampState    = 10 // bits to the right of it
 	stampDirect   = 1 << 13
 	hasPublished  = 1 << 14
+	isUnsettled   = 1 << 15
 	recordMaxHead = recordHeader + publishedLen
+	keptLen       = 6
+	unsettledHead = keptLen + 4 // until when it is kept, and the length of the envelope
 )
 
 // A beginning says what a record begins with. The zero value is that of a message that
@@ -57,7 +60,7 @@ func (h beginning) append(b []byte) []byte {
 		stamp |= hasPublished
 	}
 	b = append(b, make([]byte, stampAt)...)
-	b = binary.BigEndian.AppendUint16(b, uint16(stamp)) //nolint:gosec // 15 bits
+	b = binary.BigEndian.AppendUint16(b, uint16(stamp)) //nolint:gosec // 16 bits
 	b = append(b, make([]byte, digestLen)...)
 	if h.published > 0 {
 		b = append(b, make([]byte, publishedLen)...)
@@ -104,8 +107,33 @@ func (r record) version() int { return r.stamp() % versions }
 func (r record) state() state { return state(r.stamp() >> stampState & 7) }
 func (r record) direct() bool { return r.stamp()&stampDirect != 0 }
 
+// unsettled says whether the message was delivered, and its bridge has not settled it.
+func (r record) unsettled() bool { return r.stamp()&isUnsettled != 0 }
+
 // envelope returns what comes after that.
-func (r record) envelope() []byte { return []byte(r[r.body():]) }
+func (r record) envelope() []byte {
+	envelope, _ := r.split()
+	return []byte(envelope)
+}
+
+// told returns what is told of the message's delivery.
+func (r record) told() string {
+	_, told := r.split()
+	return string(told)
+}
+
+func (r record) split() (envelope, told record) {
+	body := r[r.body():]
+	switch {
+	case r.state() != stateDelivered:
+		return body, ""
+	case !r.unsettled() || len(body) < unsettledHead:
+		return "", body
+	}
+	length, rest := []byte(body[keptLen:unsettledHead]), body[unsettledHead:]
+	n := min(len(rest), int(binary.BigEndian.Uint32(length)))
+	return rest[:n], rest[n:]
+}
 
 func (r record) body() int {
 	if r.stamp()&hasPublished != 0 {

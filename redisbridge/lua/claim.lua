@@ -40,14 +40,14 @@ local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
 end
 
--- A message's record, if it waits, when it is due, and its version. One that is cut off
--- before that is due when its entry says so.
+-- A message's record, if it is to be promoted, when it is due, and its version. One that is
+-- cut off before that is due when its entry says so.
 local function envelope(id)
   local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
   if not stored then return nil end
   if #stored < stamped_head then return stored, nil, 0 end
-  local due, version, state = glimpse(stored)
-  if state == waiting then return stored, due, version end
+  local due, version, state, unsettled = glimpse(stored)
+  if state == waiting or unsettled then return stored, due, version end
 end
 
 local returned = 0

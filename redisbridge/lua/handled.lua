@@ -30,6 +30,6 @@ for line in string.gmatch(string.sub(stored, r.body), '[^\n]+') do
     lines[#lines + 1] = line
   end
 end
-redis.call('ZADD', KEYS[2], 'GT', ARGV[6], key)
+if not r.unsettled then redis.call('ZADD', KEYS[2], 'GT', ARGV[6], key) end
 redis.call('HSET', envelopes_key(KEYS[1], key), key, string.sub(stored, 1, r.body - 1) .. path .. '\n' .. table.concat(lines, '\n'))
 return 1

@@ -29,7 +29,11 @@
 -- of its content, 6 for when it was published first, where that is another instant, and the
 -- envelope. Go has the same (record.go). The stamp is, from its lowest bit on, 10 bits of version,
 -- which tells the copies of a message that was rescheduled apart, 3 of state, one that
--- says that the message goes into no lane, and one that the 6 bytes are there.
+-- says that the message goes into no lane, one that the 6 bytes are there, and one that
+-- the message was delivered and is not settled. That has to be promoted until the broker
+-- confirms it, as it may lead to another queue, which refuses it: before its envelope are 6
+-- bytes of Unix ms until when it is kept then, and 4 of the envelope's length, and behind it
+-- is what is told of its delivery.
 --
 -- Once the broker has a message, and once it was cancelled or delivered, its key is in
 -- the set of those that are kept, scored by the instant from which it can be forgotten.
@@ -77,8 +81,8 @@ local digest_length = 8
 local no_digest = string.rep('\0', digest_length) -- of a message that Redis has never had
 
 -- Packs what comes before the envelope.
-local function head(due, parked_at, version, state, direct, published, digest)
-  local stamp = version % 1024 + 1024 * state + (direct and 8192 or 0)
+local function head(due, parked_at, version, state, direct, published, digest, unsettled)
+  local stamp = version % 1024 + 1024 * state + (direct and 8192 or 0) + (unsettled and 32768 or 0)
   if published == parked_at then return struct.pack('>I6I6I2', due, parked_at, stamp) .. digest end
   return struct.pack('>I6I6I2', due, parked_at, stamp + 16384) .. digest .. struct.pack('>I6', published)
 end
@@ -90,7 +94,7 @@ local function padded(stored)
   return stored .. string.rep('\0', longest_head - #stored)
 end
 
--- Reads a record; r.body is where its envelope begins.
+-- Reads a record; r.body is where its envelope begins, or what is told of its delivery.
 local function read(stored)
   local r, stamp = {}
   if #stored < longest_head then stored = padded(stored) end
@@ -99,18 +103,29 @@ local function read(stored)
   r.direct = math.floor(stamp / 8192) % 2 == 1
   r.digest = string.sub(stored, 15, 22)
   r.published, r.body = r.parked_at, 23
-  if stamp >= 16384 then
+  if math.floor(stamp / 16384) % 2 == 1 then
     r.published, r.body = struct.unpack('>I6', stored, 23), 29
+  end
+  if stamp >= 32768 and #stored >= r.body + 9 then
+    r.unsettled = true
+    r.kept, r.length = struct.unpack('>I6I4', stored, r.body)
+    r.body = r.body + 10 + r.length
   end
   return r
 end
 
--- The part of a record that each claim needs, without a table: when it is due, version
--- and state.
+-- Says of what waits that it was delivered, until it is settled.
+local function deliver_unsettled(r, now, over, envelope, path)
+  return head(r.due, now, r.version, delivered, r.direct, r.published, r.digest, true) ..
+    struct.pack('>I6I4', over, #envelope) .. envelope .. path
+end
+
+-- The part of a record that each claim needs, without a table: when it is due, version,
+-- state, and whether it was delivered and is not settled.
 local function glimpse(stored)
   if #stored < stamped_head then stored = padded(stored) end
   local due, _, stamp = struct.unpack('>I6I6I2', stored)
-  return due, stamp % 1024, math.floor(stamp / 1024) % 8
+  return due, stamp % 1024, math.floor(stamp / 1024) % 8, stamp >= 32768
 end
 
 -- Whether a message that was published at an instant, or 0 where that is not known, is

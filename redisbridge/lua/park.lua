@@ -39,7 +39,8 @@ end
 -- again.
 local function before(key, r)
   local published = math.min(r.published, r.parked_at) -- its publisher's clock may be ahead
-  if has_left(r) and published + window <= now or r.state ~= waiting and kept_until(key) <= now then return nil end
+  local is_kept = r.state == waiting or r.unsettled or kept_until(key) > now
+  if has_left(r) and published + window <= now or not is_kept then return nil end
   return r.state == cancelled and '\4' or '\2', pack('>I6', r.due)
 end
 
@@ -48,7 +49,7 @@ end
 -- delivered, and the record tells the consumer what to do with that.
 local function is_needed(key, r)
   local over = kept_until(key)
-  return r.state == waiting and over == 0 or has_left(r) and (r.version > 0 or r.state == moved) and over > now
+  return (r.state == waiting or r.unsettled) and over == 0 or has_left(r) and (r.version > 0 or r.state == moved) and over > now
 end
 
 local answers, n, earliest, notes, new, full = {}, 0, nil, {}, {}, false

@@ -12,8 +12,20 @@
 local most = 500 -- messages that one call can bear, and more
 local now, settled, left = clock(), 0, 0
 local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
+
+-- Notes down in told what is left of a record whose message was delivered before this, and
+-- returns until when that is kept, or 0. Only what is due can have been delivered.
+local function note_delivered(id, told)
+  local hash = envelopes_key(KEYS[3], id)
+  local stored = redis.call('HGET', hash, id)
+  local r = stored and read(stored)
+  if not r or not r.unsettled then return 0 end
+  told[#told + 1] = {hash, id, head(r.due, r.parked_at, r.version, delivered, r.direct, r.published, r.digest) .. string.sub(stored, r.body)}
+  return r.kept
+end
+
 for first = 3, #ARGV, 2 * most do
-  local ids, ours, kept, gone, back = {}, {}, {}, {}, {}
+  local ids, ours, kept, gone, back, told = {}, {}, {}, {}, {}, {}
   for i = first, math.min(first + 2 * most, #ARGV) - 1, 2 do ids[#ids + 1] = ARGV[i] end
   local claimed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
   for n, id in ipairs(ids) do
@@ -23,7 +35,9 @@ for first = 3, #ARGV, 2 * most do
     local is_ours = claimed[n] and tonumber(claimed[n]) == score(at, version)
     if not is_ours then
       local stored = redis.call('HGET', envelopes_key(KEYS[3], id), id)
-      if stored and string.sub(stored, 1, 14) == string.sub(promoted, 1, 14) then
+      local its = stored and read(stored)
+      local was_delivered = its and its.unsettled and its.due == due and its.version == version and its.published == published
+      if was_delivered or stored and string.sub(stored, 1, 14) == string.sub(promoted, 1, 14) then
         is_ours = true
         back[#back + 1] = {string.sub(promoted, 27), at, id}
       end
@@ -31,6 +45,7 @@ for first = 3, #ARGV, 2 * most do
     if is_ours then
       local over = math.max(due, published + window)
       if version > 0 then over = math.max(over, due + after) end
+      if due <= now then over = math.max(over, note_delivered(id, told)) end
       if over > now then
         local k = #kept
         kept[k + 1], kept[k + 2] = over, id
@@ -43,6 +58,7 @@ for first = 3, #ARGV, 2 * most do
   if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
   -- A repeated call may find what an earlier one has kept.
   if #gone > 0 then redis.call('ZREM', KEYS[4], unpack(gone)) end
+  for _, one in ipairs(told) do redis.call('HSET', unpack(one)) end
   for _, id in ipairs(gone) do forget_record(KEYS[3], id) end
   for _, one in ipairs(back) do
     if schedule_remove(KEYS[1], one[1], one[2], one[3]) then left = left + 1 end

@@ -47,6 +47,13 @@ func All() []Mutant {
 			Rule: "published, and comes",
 		},
 		{
+			Name: "what one queue's consumer has got is not promoted again for another queue",
+			File: "redisbridge/lua/arrive.lua",
+			Old:  "if envelope and r.state == waiting and r.due <= now and",
+			New:  "if false and",
+			Rule: "comes, and has its effect",
+		},
+		{
 			Name: "a consumer acknowledges what its handler could not do",
 			File: "consumer/delivery.go",
 			Old:  "		if o.Err == nil {\n			o.Outcome = Acknowledged\n",
