@@ -17,7 +17,8 @@ var (
 	// error names and that may pass.
 	ErrNotSent = broker.ErrNotSent
 	// ErrRefused means that the broker answered with basic.nack, for instance
-	// because a queue is at its length limit. No server has the message.
+	// because a queue is at its length limit. No server has the message, except where it was
+	// due at once and leads to several queues: those that take it have it.
 	ErrRefused = broker.ErrRefused
 	// ErrUnroutable means that the queue of the message's tier is gone, so that
 	// the broker has returned the message.

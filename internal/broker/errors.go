@@ -18,9 +18,11 @@ var (
 	ErrUnconfirmed = errors.New("unconfirmed: the server may or may not have the message; send it again with the same ID")
 	// ErrNotSent means that the message never left this process.
 	ErrNotSent = errors.New("not sent")
-	// ErrRefused means that the broker answered with basic.nack: it does not
-	// have the message, for instance because a queue is at its length limit.
-	ErrRefused = errors.New("refused by the broker (nack): it does not have the message")
+	// ErrRefused means that the broker answered with basic.nack: a queue does not take the
+	// message, for instance since it is at its length limit. RabbitMQ answers so as soon as
+	// one of the queues does, so another one may have it
+	// (https://www.rabbitmq.com/docs/confirms).
+	ErrRefused = errors.New("refused by the broker (nack): a queue does not take the message")
 	// ErrUnroutable means that the exchange led to no queue, so the broker
 	// returned the message.
 	ErrUnroutable = errors.New("unroutable: no queue is bound for the message; run 'delaybridge topology verify'")

@@ -98,6 +98,35 @@ func TestEachQueueIsJudgedByItself(t *testing.T) {
 	}
 }
 
+// RabbitMQ refuses a message as soon as one of its queues does. The other one has it, if the
+// message was due at once; if it was not, no queue can.
+func TestRefusedByOneQueueComesToTheOther(t *testing.T) {
+	t.Parallel()
+	const second = "mails"
+	for name, tc := range map[string]struct {
+		also      string
+		notBefore int64
+		violates  string
+	}{
+		"due at once":       {second, 1_000_000, ""},
+		"due later":         {second, 2_000_000, "order o-1: wrong (as it was sent)"},
+		"there is no other": {"", 1_000_000, "order o-1: wrong (as it was sent)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantOne(t, []history.Event{
+				{At: 1_000_000, Kind: history.Placed, Order: "o-1", Queue: "closing", Also: tc.also},
+				{At: 1_000_100, Kind: history.Publish, Order: "o-1", NotBefore: tc.notBefore},
+				{At: 1_000_200, Kind: history.Refused, Order: "o-1"},
+				{At: 3_000_000, Kind: history.Received, Order: "o-1", Intact: true},
+				{At: 3_000_001, Kind: history.Effect, Order: "o-1", Detail: history.EffectClosed},
+			}, history.Final{Orders: map[string]history.OrderState{
+				"o-1": {State: history.StateClosed, Closings: 1}, history.InQueue("o-1", second): {State: history.StatePending},
+			}}, tc.violates)
+		})
+	}
+}
+
 // What was changed by an ID concerns both orders whose messages have it. An answer need not be
 // true of the one that had come before.
 func TestChangesConcernAllWithTheID(t *testing.T) {

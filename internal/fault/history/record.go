@@ -121,11 +121,13 @@ func (r *record) answer(e Event) {
 }
 
 // candidates returns the attempts that a delivery at the instant at can stem
-// from: all begun by then, except those of which publish said definitely no.
+// from: all begun by then, except those of which publish said definitely no. RabbitMQ refuses a
+// message as soon as one of its queues does, so what was due at once may be in the other one.
 func (r *record) candidates(at int64) []attempt {
 	var found []attempt
 	for _, a := range r.attempts {
-		if a.at <= at && a.outcome != Refused {
+		inOther := r.twin != nil && a.notBefore <= a.at
+		if a.at <= at && (a.outcome != Refused || inOther) {
 			found = append(found, a)
 		}
 	}
