@@ -33,7 +33,8 @@ if not r then
   key, r = ARGV[1], nothing()
   r.due, r.published, r.version, r.state, r.digest = tonumber(ARGV[3]), published, version, waiting, ARGV[10]
 end
-if r.version ~= version then
+-- Of a copy of a newer version Redis has lost the reschedule: it is the message.
+if r.version ~= version and not is_newer(version, r.version) then
   -- What came out of a tier and was published after the message had been delivered is another
   -- one with its ID. This clock tells, where the instant of publishing is not known or is
   -- another clock's.

@@ -11,7 +11,7 @@
 local id, now, published, version = ARGV[3], clock(), tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored = redis.call('HGET', KEYS[3], id)
 local r = stored and read(stored)
-if not r or r.state ~= moved or r.version ~= version or is_another(r, published) then return 0 end
+if not r or r.state ~= moved or is_newer(r.version, version) or is_another(r, published) then return 0 end
 local at, part = place(r.due, now, r.direct, ARGV, 8, #ARGV)
 local notes = {}
 schedule_note(notes, part, at, id)

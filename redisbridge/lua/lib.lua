@@ -205,6 +205,11 @@ local function score(at, version)
   return at + version / 1024
 end
 
+-- Whether a version is one after another one, by serial numbers (RFC 1982).
+local function is_newer(version, than)
+  return version ~= than and (version - than) % 1024 < 512
+end
+
 -- The version in such a score, as a command returns it.
 local function version_in(score)
   return tonumber(score) % 1 * 1024

@@ -1,0 +1,84 @@
+package redisbridge_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// rememberShard returns what puts the keys of the only shard back as they are now, as a Redis
+// does that loses what it was told since.
+func (b *bench) rememberShard(t *testing.T) (putBack func()) {
+	t.Helper()
+	pattern := "{" + b.topology.Prefix() + ":0}:*"
+	then := map[string]string{}
+	for _, key := range keysLike(t, b.RedisURL, pattern) {
+		dump, err := b.client.Dump(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		then[key] = dump
+	}
+	return func() {
+		t.Helper()
+		now := keysLike(t, b.RedisURL, pattern)
+		if _, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.Del(t.Context(), now...)
+			for key, dump := range then {
+				p.RestoreReplace(t.Context(), key, 0, dump)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A copy whose version Redis has lost is the message: the message itself was not lost.
+func TestCopyOfALostRescheduleIsTheMessage(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		knowsIt bool          // Redis has the message as it was before
+		later   time.Duration // to which it is rescheduled after the loss; 0 if it is not
+	}{
+		"known":                          {knowsIt: true},
+		"known, and rescheduled again":   {knowsIt: true, later: 14 * time.Second},
+		"unknown":                        {},
+		"unknown, and rescheduled again": {later: 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBenchAt(t, topology.Config{Tiers: []time.Duration{10 * time.Second}, Lead: 10 * time.Second, Shards: 1}, servertest.ForTest(t))
+			b.run(t, nil)
+			const id = "m"
+			lose := b.rememberShard(t)
+			due := b.parkOne(t, id, message.After(10100*time.Millisecond))
+			inBroker := func() bool { held, err := b.held(t, id); return err == nil && !held }
+			until(t, "it is in its lane", inBroker)
+			if tc.knowsIt {
+				lose = b.rememberShard(t)
+			}
+			b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
+			until(t, "it is in its queue", inBroker)
+			lose()
+			if tc.later > 0 {
+				if tc.knowsIt {
+					until(t, "it was due, by what Redis knows", func() bool { return time.Now().After(due) })
+				}
+				b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), id, message.After(tc.later)))
+			}
+			desk := b.attend(t)
+			drops := 1 // the first copy
+			if tc.later > 0 {
+				drops = 2 // the second one is parked again
+			}
+			until(t, "one copy is handled, and no other", func() bool { return len(desk.times(id)) == 1 && desk.drops(id) == drops })
+		})
+	}
+}
