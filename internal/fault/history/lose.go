@@ -19,7 +19,7 @@ func (r *record) lose(o *outage) {
 		if r.inbox {
 			since -= handsOver.Microseconds()
 		}
-		if a.outcome == Published && during(a.at, a.answered, since) {
+		if a.outcome == Published && (during(a.at, a.answered, since) || a.at <= o.mended && r.leftToRedis(from, o.mended)) {
 			a.outcome = Unknown
 		}
 	}
@@ -36,4 +36,17 @@ func (r *record) lose(o *outage) {
 	if r.mayHaveLost {
 		r.looks = nil
 	}
+}
+
+// leftToRedis says whether a consumer was told in a stretch of time to drop a copy since the
+// message was rescheduled, and none later. Nobody but Redis may have had the message then, and
+// Redis may have lost the reschedule.
+func (r *record) leftToRedis(from, to int64) bool {
+	var last int64
+	for _, e := range r.dropped {
+		if e.Detail == DroppedRescheduled {
+			last = e.At
+		}
+	}
+	return last >= from && last <= to
 }

@@ -24,6 +24,12 @@ func TestLostWrites(t *testing.T) {
 	throughInbox := func(r *run) {
 		r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughInbox + " 30s" })
 	}
+	movedAndDropped := func(moved, dropped int64) func(*run) {
+		return func(r *run) {
+			r.reschedule(moved, late, history.Rescheduled)
+			r.add(dropped, consumer, history.Dropped).Detail = history.DroppedRescheduled
+		}
+	}
 	cancelled := func(at int64) func(*run) {
 		return func(r *run) { r.cancel(at, history.Cancelled) }
 	}
@@ -41,6 +47,12 @@ func TestLostWrites(t *testing.T) {
 		"cancelled meanwhile, and forgotten then": {[]func(*run){missing, cancelled(20_000_000), losing(20_000_050, 20_100_000), func(r *run) { r.final.Tombstones = []string{} }}, nil},
 		"cancelled before that, and comes":        {[]func(*run){cancelled(20_000_000), losing(22_000_000, 22_100_000)}, []string{"wrong " + order}},
 		"came meanwhile, and is cancelled then":   {[]func(*run){losing(31_001_900, 31_100_000), cancelled(32_000_000)}, nil},
+		"its copy was dropped meanwhile, and lost": {
+			[]func(*run){missing, movedAndDropped(20_000_000, 31_001_000), losing(31_000_000, 31_500_000)}, nil,
+		},
+		"its copy was dropped after that, and lost": {
+			[]func(*run){missing, movedAndDropped(20_000_000, 32_000_000), losing(31_000_000, 31_500_000)}, []string{"lost " + order},
+		},
 		"early all the same": {
 			[]func(*run){losing(1_000_500, 2_000_000), func(r *run) { r.deliver(asked-1000, consumer, history.EffectAlreadyClosed) }}, []string{"early " + order},
 		},
