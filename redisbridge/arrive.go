@@ -43,10 +43,7 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	shard, _ := locate(key, len(p.keys))
 	k := p.keys[shard]
 	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
-	var digest [digestLen]byte
-	if p.config.Window > 0 { // otherwise nobody compares
-		digest = contentAsSent(m)
-	}
+	digest := contentAsSent(m)
 	for {
 		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
 			[]string{k.claimed, k.envelopes, k.kept},

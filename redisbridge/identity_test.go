@@ -438,38 +438,71 @@ func TestDeliveredFromAClockThatIsAhead(t *testing.T) {
 	}
 }
 
+// Of two messages with one ID that went straight into tiers, neither is taken for an old copy of
+// the other: the one that was rescheduled is known by its content.
+func TestAnotherMessageInATierIsNoOldCopy(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	inTier := func(body string, version int) *message.Message {
+		return &message.Message{
+			ID: "m", RoutingKey: "order.unpaid", Body: []byte(body),
+			Headers: amqp.Table{"x-delay": time.Hour.Milliseconds()}, Journey: message.Journey{Version: version},
+		}
+	}
+	ofProducer := func() *message.Message { // a Go producer's
+		m, published := inTier("three", 0), time.Now().Add(-time.Second)
+		m.Headers, m.Journey = nil, message.Journey{Published: published, Due: published.Add(time.Hour), Path: message.PathTier("1h")}
+		return m
+	}
+	arrives := func(m *message.Message, want message.Fate) {
+		t.Helper()
+		if arrival, err := b.park.Arrive(t.Context(), m); err != nil || arrival.Fate != want {
+			t.Errorf("%s of version %d: got %+v, %v; want %s", m.Body, m.Journey.Version, arrival, err, want)
+		}
+	}
+	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
+	arrives(inTier("one", 0), message.DropRescheduled)
+	entry, _, err := b.park.Look(t.Context(), "m")
+	if err != nil || entry.Version == 0 {
+		t.Fatalf("got %+v, %v; want another version", entry, err)
+	}
+	arrives(inTier("two", 0), message.Deliver)
+	arrives(ofProducer(), message.Deliver)
+	arrives(inTier("one", entry.Version), message.Deliver)
+	arrives(inTier("two", 0), message.Deliver)
+	arrives(ofProducer(), message.Deliver)
+	arrives(inTier("one", 0), message.DropRescheduled)
+}
+
 // A copy whose delay is longer than the time since the message was delivered was published
 // before that, whenever it comes: it is an old one.
 func TestOldCopyOfATierIsTold(t *testing.T) {
 	t.Parallel()
 	b := newBenchAt(t, short(), servertest.ForTest(t))
-	arrive := func(delay time.Duration, version int) message.Fate {
-		m := message.Message{ID: "m", RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": delay.Milliseconds()}, Journey: message.Journey{Version: version}}
-		arrival, err := b.park.Arrive(t.Context(), &m)
-		if err != nil {
-			t.Fatal(err)
+	for _, c := range []struct {
+		published string // in the past
+		delay     time.Duration
+		want      message.Fate
+	}{
+		{"an hour ago", time.Hour, message.DropRescheduled},
+		{"just now", 0, message.Deliver},
+	} {
+		arrives := func(version int, want message.Fate) {
+			t.Helper()
+			m := message.Message{ID: c.published, RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": c.delay.Milliseconds()}, Journey: message.Journey{Version: version}}
+			if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Fate != want {
+				t.Errorf("published %s, version %d: got %+v, %v; want %s", c.published, version, arrival, err, want)
+			}
 		}
-		return arrival.Fate
-	}
-	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
-	if fate := arrive(time.Second, 0); fate != message.DropRescheduled {
-		t.Fatalf("before its new due time: %s", fate)
-	}
-	entry, _, err := b.park.Look(t.Context(), "m")
-	if err != nil || entry.Version == 0 {
-		t.Fatalf("got %+v, %v; want another version", entry, err)
-	}
-	if fate := arrive(time.Second, entry.Version); fate != message.Deliver {
-		t.Fatalf("the message itself: %s", fate)
-	}
-	if fate := arrive(time.Hour, 0); fate != message.DropRescheduled {
-		t.Errorf("a copy that was published an hour ago: %s", fate)
-	}
-	if fate := arrive(0, entry.Version+1); fate != message.Deliver {
-		t.Errorf("a copy of a newer version, which Redis must have lost: %s", fate)
-	}
-	if fate := arrive(0, 0); fate != message.Deliver {
-		t.Errorf("a message that was published just now: %s", fate)
+		b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), c.published, message.After(time.Hour)))
+		arrives(0, message.DropRescheduled) // before its new due time
+		entry, _, err := b.park.Look(t.Context(), c.published)
+		if err != nil || entry.Version == 0 {
+			t.Fatalf("got %+v, %v; want another version", entry, err)
+		}
+		arrives(entry.Version, message.Deliver) // the message itself
+		arrives(0, c.want)
+		arrives(entry.Version+1, message.Deliver) // Redis must have lost that
 	}
 }
 

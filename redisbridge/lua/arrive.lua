@@ -6,7 +6,7 @@
 --       known, 4 its version, 5 how long to remember a delivery in ms, 6 the same where
 --       there is more than one version, 7 window in ms, for which an ID is remembered from
 --       when it was published, 8 its path, or '', 9 for how many ms it has been on its way,
---       at least, 10 the digest of its content, where an ID is remembered
+--       at least, 10 the digest of its content
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept, per message with the ID.
 local now = clock()
@@ -33,15 +33,16 @@ if not r then
   key, r = ARGV[1], nothing()
   r.due, r.published, r.version, r.state, r.digest = tonumber(ARGV[3]), published, version, waiting, ARGV[10]
 end
+if r.state == cancelled then return {2, r.parked_at} end
 -- Of a copy of a newer version Redis has lost the reschedule: it is the message.
 if r.version ~= version and not is_newer(version, r.version) then
-  -- What came out of a tier and was published after the message had been delivered is another
-  -- one with its ID. This clock tells, where the instant of publishing is not known or is
-  -- another clock's.
+  -- What came out of a tier is another message with the ID where its content is another one, or
+  -- where it was published after the message had been delivered. This clock tells that, where
+  -- the instant of publishing is not known or is another clock's.
+  if version == 0 and not same and r.digest ~= no_digest and r.digest ~= ARGV[10] then return {1} end
   if r.state == delivered and version == 0 and not same and now - ARGV[9] >= r.parked_at then return {1} end
   return {3, r.due}
 end
-if r.state == cancelled then return {2, r.parked_at} end
 if r.state == delivered then return {1} end
 if r.state == moved and r.due > now then return {4, r.due} end
 local over = math.max(now + (version > 0 and ARGV[6] or ARGV[5]), published + ARGV[7])
