@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Environment variables that choose where servers come from.
@@ -48,6 +49,10 @@ type Config struct {
 	RedisLayout Layout
 	// RabbitMQLayout defaults to what [RabbitMQLayoutVariable] says, and that to [Single].
 	RabbitMQLayout Layout
+	// RedisAhead is by how much a single Redis' clock is ahead of this machine's, or behind
+	// where it is negative. Defaults to 0. It takes libfaketime, which an image may lack
+	// ([ErrNoOtherClock]).
+	RedisAhead time.Duration
 }
 
 // withDefaults fills in what is not set and rejects what is unknown.
@@ -76,6 +81,11 @@ func (c Config) settle(ctx context.Context) (Config, error) {
 			return c, missing
 		}
 		c.Choice = Packages
+	}
+	if c.RedisAhead != 0 {
+		if err := ensureOtherClock(ctx); err != nil {
+			return c, err
+		}
 	}
 	return c, ensurePackages(ctx)
 }

@@ -57,6 +57,22 @@ func EnsureClients(ctx context.Context, byPackage map[string]string) error {
 	}, "")
 }
 
+// ensureOtherClock installs what is missing for [Config.RedisAhead].
+func ensureOtherClock(ctx context.Context) error {
+	return ensure(ctx, func() []string {
+		var missing []string
+		for name, file := range map[string]string{
+			"libfaketime": "faketime/libfaketime.so.1", "libtcmalloc-minimal4": "libtcmalloc_minimal.so.4",
+		} {
+			if found, _ := filepath.Glob("/usr/lib/*/" + file); len(found) == 0 { // by architecture
+				missing = append(missing, name)
+			}
+		}
+		slices.Sort(missing)
+		return missing
+	}, "")
+}
+
 // ensure installs what is missing where this process may, and starts no
 // service. otherwise is what a person may do instead of installing it.
 func ensure(ctx context.Context, missingPackages func() []string, otherwise string) error {

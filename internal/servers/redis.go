@@ -37,10 +37,19 @@ func StartRedis(ctx context.Context, config Config) (*Redis, error) {
 
 // startRedis starts a server as a settled Config says.
 func (c Config) startRedis(ctx context.Context) (*Redis, error) {
+	start := startPrivateRedis
 	if c.Choice == Containers {
-		return startRedisContainer(ctx, c.RedisImage)
+		start = func(ctx context.Context, env map[string]string) (*Redis, error) {
+			return startRedisContainer(ctx, c.RedisImage, env)
+		}
 	}
-	return startPrivateRedis(ctx)
+	r, err := start(ctx, otherClock(c.RedisAhead))
+	if err == nil && c.RedisAhead != 0 {
+		if err = r.wrap("set the clock of", r.checkClock(ctx, c.RedisAhead)); err != nil {
+			err = errors.Join(err, r.Stop(ctx))
+		}
+	}
+	return r, err
 }
 
 // newRedis makes the handle of a server that is not started yet.
@@ -51,8 +60,8 @@ func newRedis(i instance, port int) *Redis {
 }
 
 // startPrivateRedis runs the distribution's redis-server.
-func startPrivateRedis(ctx context.Context) (*Redis, error) {
-	r, err := newPrivateRedis(ctx, member{file: "redis.conf", ports: 1})
+func startPrivateRedis(ctx context.Context, env map[string]string) (*Redis, error) {
+	r, err := newPrivateRedis(ctx, member{file: "redis.conf", ports: 1, env: env})
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +90,9 @@ func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
 	}
 	n.program = append([]string{program, settings}, m.args...)
+	for name, value := range m.env {
+		n.env = append(n.env, name+"="+value)
+	}
 	return m.handle(n, numbers), nil
 }
 

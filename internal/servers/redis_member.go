@@ -11,6 +11,7 @@ type member struct {
 	file  string // of the shipped ones, or a name without one
 	ports int    // the first is the server's
 	args  []string
+	env   map[string]string
 	// more returns further settings, by ports; nil is none.
 	more func(ports []int) string
 }

@@ -2,6 +2,8 @@ package servers_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +55,27 @@ func TestRedisKeepsWritesThroughKillAndRestart(t *testing.T) {
 	}
 	if got, err := client.Get(t.Context(), "order").Result(); err != nil || got != "42" {
 		t.Fatalf("got %q (%v), want the write back", got, err)
+	}
+}
+
+func TestRedisWithAnotherClock(t *testing.T) {
+	t.Parallel()
+	const behind = time.Hour
+	r, err := servers.StartRedis(t.Context(), servers.Config{RedisAhead: -behind})
+	if errors.Is(err, servers.ErrNoOtherClock) {
+		t.Skip(err) // images that are not made here lack what it takes
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: strings.TrimSuffix(strings.TrimPrefix(r.URL(), "redis://"), "/0")})
+	before := time.Now()
+	now, err := c.Time(t.Context()).Result()
+	if err != nil || now.Add(behind).Before(before.Truncate(time.Microsecond)) || now.Add(behind).After(time.Now()) {
+		t.Errorf("got %v, %v; want an hour before %v", now, err, before)
+	}
+	if err := errors.Join(c.Close(), r.Stop(context.Background())); err != nil {
+		t.Error(err)
 	}
 }
 

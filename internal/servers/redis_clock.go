@@ -1,0 +1,44 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrNoOtherClock is what starting a Redis with another clock comes to where its image lacks
+// libfaketime or libtcmalloc.
+var ErrNoOtherClock = errors.New("its clock is this machine's, since libfaketime or libtcmalloc_minimal is missing")
+
+// otherClock returns the environment in which a program's clock is so far ahead of the
+// machine's. The allocator that Redis brings reads the clock before libfaketime can answer;
+// another one takes its place.
+func otherClock(ahead time.Duration) map[string]string {
+	if ahead == 0 {
+		return nil
+	}
+	return map[string]string{
+		"LD_PRELOAD":                   "libtcmalloc_minimal.so.4 /usr/$LIB/faketime/libfaketime.so.1",
+		"FAKETIME":                     fmt.Sprintf("%+fs", ahead.Seconds()),
+		"FAKETIME_DONT_FAKE_MONOTONIC": "1",
+	}
+}
+
+// checkClock returns an error where the clock does not go as it should.
+func (r *Redis) checkClock(ctx context.Context, ahead time.Duration) error {
+	return r.command(func(c *redis.Client) error {
+		began := time.Now()
+		now, err := c.Time(ctx).Result()
+		if err != nil {
+			return err
+		}
+		// Redis was asked at one of the two instants, or between them.
+		if least, most := now.Sub(time.Now()), now.Sub(began); least > ahead || most < ahead {
+			return fmt.Errorf("%w: %v ahead rather than %v", ErrNoOtherClock, least, ahead)
+		}
+		return nil
+	})
+}
