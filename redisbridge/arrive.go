@@ -48,7 +48,7 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 		answer, err := p.scripts.arrive.Run(ctx, p.config.Client,
 			[]string{k.claimed, k.envelopes, k.kept},
 			key, published, due, m.Journey.Version,
-			p.config.Remember.Milliseconds(), keepVersions.Milliseconds(), p.config.Window.Milliseconds(),
+			p.config.Remember.Milliseconds(), p.config.Tombstones.Milliseconds(), p.config.Window.Milliseconds(),
 			string(m.Journey.Path), onItsWay(m).Milliseconds(), digest[:]).Int64Slice()
 		switch {
 		case err != nil:

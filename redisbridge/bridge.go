@@ -88,6 +88,8 @@ type Config struct {
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
 	Window time.Duration
+	// Tombstones is ParkConfig.Tombstones. Defaults to DefaultTombstones.
+	Tombstones time.Duration
 	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
 	// of each message that is published
 	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
@@ -163,8 +165,8 @@ func New(c Config) (*Bridge, error) {
 	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
 		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.BrokerClockWithin < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window and BrokerClockWithin must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones and BrokerClockWithin must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -206,7 +208,7 @@ func New(c Config) (*Bridge, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, TracerProvider: c.TracerProvider})
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, TracerProvider: c.TracerProvider})
 	b.tracer = tracing.New(c.TracerProvider, tracedAs)
 	b.register = newRegister(b)
 	for n := range c.Topology.Shards() {

@@ -66,17 +66,18 @@ func changeOf(answer []any) (_ Change, envelope string, _ error) {
 // Cancel sees to it that the messages with an ID have no effect, and says truthfully
 // whether it came in time. What waits in Redis leaves it. What the broker has already, and
 // what Redis has never seen, is dropped by its consumer when it comes out, if that asks
-// [Park.Arrive]. Publishing the ID again has no effect until Change.Until: a day after the
-// message would have been due, and where nothing is known of it, after the longest tier.
+// [Park.Arrive]. Publishing the ID again has no effect until Change.Until:
+// ParkConfig.Tombstones after the message would have been due, and where nothing is known of it,
+// after the longest tier.
 //
 // After an error that wraps ErrUnconfirmed nobody can know; calling it again is
 // harmless.
 func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
 		tiers := p.config.Topology.Tiers()
-		unknown := keepVersions + tiers[len(tiers)-1].TTL
+		unknown := p.config.Tombstones + tiers[len(tiers)-1].TTL
 		return p.scripts.cancel, []string{k.schedule, k.claimed, k.envelopes, k.kept},
-			append([]any{key, keepVersions.Milliseconds(), unknown.Milliseconds(), p.traces()}, p.leads...)
+			append([]any{key, p.config.Tombstones.Milliseconds(), unknown.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("cancel message %s: %w", id, err)
@@ -107,7 +108,7 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 	}
 	change, err := p.change(ctx, tracing.Reschedule, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
 		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept},
-			append([]any{wakeChannel(p.config.Topology), k.number, key, relative, ms, keepVersions.Milliseconds(), p.traces()}, p.leads...)
+			append([]any{wakeChannel(p.config.Topology), k.number, key, relative, ms, p.config.Tombstones.Milliseconds(), p.traces()}, p.leads...)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w", id, err)

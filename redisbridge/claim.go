@@ -121,7 +121,7 @@ func (s *shard) now() int64 {
 
 // settle notes down that the broker has messages.
 func (s *shard) settle(ctx context.Context, done []outcome) error {
-	args := append(make([]any, 0, 2+2*len(done)), s.b.config.Window.Milliseconds(), keepVersions.Milliseconds())
+	args := append(make([]any, 0, 2+2*len(done)), s.b.config.Window.Milliseconds(), s.b.park.config.Tombstones.Milliseconds())
 	for _, o := range done {
 		args = append(args, o.key, o.promoted(o.lead(o.promoteAt, s.leads)))
 	}

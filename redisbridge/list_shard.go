@@ -169,7 +169,7 @@ func (l *shardList) begin(ctx context.Context) error {
 		return nil
 	}
 	// What is kept is scored by its due time, if it is kept for no other reason.
-	for _, late := range []int64{0, keepVersions.Milliseconds()} {
+	for _, late := range []int64{0, l.park.config.Tombstones.Milliseconds()} {
 		start := max(l.from, l.now)
 		l.kept = append(l.kept, &source{name: sourceKept, late: late, score: exactly(start + late), bound: start})
 	}

@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +41,18 @@ type ParkConfig struct {
 	// Remember is for how long Redis knows of a message what became of it, cancelled or
 	// delivered, where its consumer says so. Defaults to DefaultRemember.
 	Remember time.Duration
+	// Tombstones is for how long it is known of a message that it was cancelled or
+	// rescheduled, from when it is due: the queue of its consumer may stand still for so long.
+	// It is the same for all bridges, publishers and consumers. Defaults to
+	// DefaultTombstones.
+	Tombstones time.Duration
 }
 
-// DefaultRemember is the default of ParkConfig.Remember.
-const DefaultRemember = 10 * time.Minute
-
-// keepVersions is for how long a tombstone, and the version of a message that was
-// rescheduled, are kept after it is due, where the broker may have a copy: that is how
-// long the queue of its consumer may stand still.
-const keepVersions = 24 * time.Hour
+// Defaults of ParkConfig.
+const (
+	DefaultRemember   = 10 * time.Minute
+	DefaultTombstones = 24 * time.Hour
+)
 
 // Park puts messages into Redis, to be promoted by the bridges. It may be used
 // from many goroutines, whose messages then share round trips and flushes to
@@ -81,12 +85,11 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
 		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
 	}
-	if c.Window < 0 || c.Remember < 0 {
-		return nil, errors.New("redisbridge: ParkConfig.Window and Remember must not be negative")
+	if c.Window < 0 || c.Remember < 0 || c.Tombstones < 0 {
+		return nil, errors.New("redisbridge: ParkConfig.Window, Remember and Tombstones must not be negative")
 	}
-	if c.Remember == 0 {
-		c.Remember = DefaultRemember
-	}
+	c.Remember = cmp.Or(c.Remember, DefaultRemember)
+	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
 	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), lots: &lots{}, spare: &spare{}, checked: &atomic.Bool{}, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())

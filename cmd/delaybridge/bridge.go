@@ -56,7 +56,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 		defer flush()
 		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
-		c.StartWithin, c.Window = settings.connectTimeout, settings.dedupeWindow
+		c.StartWithin, c.Window, c.Tombstones = settings.connectTimeout, settings.dedupeWindow, settings.tombstones
 		if c.ShowEvery = *showEvery; *showEvery == 0 {
 			c.ShowEvery = redisbridge.ShowNever
 		}

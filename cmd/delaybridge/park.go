@@ -40,7 +40,8 @@ func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Pa
 		owner, _ = redisbridge.OwnerOf(c.amqpURL) // who connects to it says what is wrong with it
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Owner: owner, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, TracerProvider: use.provider,
+		Client: client, Owner: owner, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, Tombstones: c.tombstones,
+		TracerProvider: use.provider,
 	})
 	if err != nil {
 		_ = client.Close()

@@ -24,7 +24,8 @@ type config struct {
 	topology                         *topology.Topology
 	described                        topology.Config // what topology was made from
 	connectTimeout                   time.Duration
-	dedupeWindow, remember           time.Duration
+	dedupeWindow                     time.Duration
+	remember, tombstones             time.Duration
 	logLevel                         slog.Level
 	logFormat                        string
 }
@@ -51,6 +52,7 @@ var tableOfSettings = [...]setting{
 	{"default-entry", amqp.ExchangeTopic, "type of the default entry's ready exchange, topic, or topic+tracked where all of its messages are to go through Redis"},
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
 	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message that it was delivered"},
+	{"tombstones", durationText(redisbridge.DefaultTombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"log-format", "text", "text or json"},
@@ -207,6 +209,10 @@ func (c *config) set(tc *topology.Config, v value) (err error) {
 		}
 	case "remember":
 		if c.remember, err = parseDuration(v.Value); err == nil && c.remember < time.Millisecond {
+			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
+	case "tombstones":
+		if c.tombstones, err = parseDuration(v.Value); err == nil && c.tombstones < time.Millisecond {
 			return fmt.Errorf("%q: must be longer than 0", v.Value)
 		}
 	case "connect-timeout":

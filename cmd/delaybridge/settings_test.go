@@ -70,6 +70,7 @@ func TestPrecedence(t *testing.T) {
 		"default-entry":   {"topic+tracked", "topic", "topic+tracked"},
 		"dedupe-window":   {"1h", "2h", "1d"},
 		"remember":        {"1h", "2h", "1d"},
+		"tombstones":      {"2d", "36h", "3d"},
 		"connect-timeout": {"1s", "2s", "3s"},
 		"log-level":       {"debug", "warn", "error"},
 		"log-format":      {"json", "text", "json"},
@@ -172,6 +173,7 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_CONNECT_TIMEOUT": "1",
 			"DELAYBRIDGE_DEDUPE_WINDOW":   "-1s",
 			"DELAYBRIDGE_REMEMBER":        "0s",
+			"DELAYBRIDGE_TOMBSTONES":      "-1h",
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
 		}[name]
@@ -188,6 +190,7 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		`entries (from environment DELAYBRIDGE_ENTRIES): "orders": write NAME=TYPE, such as orders=direct`, `"=fanout": write NAME=TYPE`,
 		`dedupe-window (from environment DELAYBRIDGE_DEDUPE_WINDOW): "-1s": must not be negative`,
 		`remember (from environment DELAYBRIDGE_REMEMBER): "0s": must be longer than 0`,
+		`tombstones (from environment DELAYBRIDGE_TOMBSTONES): "-1h": must be longer than 0`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
 	} {
 		if !strings.Contains(err.Error(), want) {
