@@ -40,6 +40,8 @@ type role struct {
 	Bridge   bridgeRole
 	Queue    string   // of a consumer
 	Bind     []string // likewise
+	// Tombstones is redisbridge.ParkConfig.Tombstones.
+	Tombstones time.Duration
 }
 
 // bridgeRole is what only a bridge needs.

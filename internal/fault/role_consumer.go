@@ -41,7 +41,7 @@ func (p *player) consumer(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology})
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (p *player) customers(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology})
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,7 @@ func (c *customers) open(ctx context.Context) {
 	defer everybodyOut()
 	room := make(chan struct{}, atOnce)
 	every := time.Duration(float64(time.Second) / c.Rate)
+	c.inside.Go(func() { c.keepListing(ctx) })
 	next := int(time.Duration(history.Now()-c.Began)*time.Microsecond/every) + 1
 	for ctx.Err() == nil {
 		at := c.Began + int64(next)*every.Microseconds()

@@ -11,6 +11,9 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
+// listEvery is how long somebody pauses who keeps listing what waits.
+const listEvery = 2 * time.Second
+
 // changeTries is how often a customer asks for the same change who gets no answer.
 const changeTries = 6
 
@@ -101,6 +104,30 @@ func (c *customers) look(ctx context.Context, o *customerOrder) {
 		e.Detail = history.GotSeveral
 	}
 	c.note(e)
+}
+
+// keepListing lists what waits, again and again.
+func (c *customers) keepListing(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.list(ctx)
+		pause(ctx, listEvery)
+	}
+}
+
+func (c *customers) list(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	c.note(history.Event{Kind: history.List})
+	waiting := map[string]int64{}
+	for e, err := range c.park.List(ctx, redisbridge.Filter{}) {
+		if err != nil {
+			return // which leaves the call without an answer
+		}
+		if e.ID == e.Message.ID { // it is no retry
+			waiting[e.ID] = e.Due.UnixMilli()
+		}
+	}
+	c.note(history.Event{Kind: history.Listed, Orders: waiting})
 }
 
 // kindOf returns what an answer is in the history.

@@ -234,7 +234,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err != nil {
 		return nil, err
 	}
-	w.skewedProgram = s.skewed
+	w.skewedProgram, w.say = s.skewed, s.say
 	if err := w.populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}

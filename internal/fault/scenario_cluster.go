@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
 func clusterScenarios() []scenario {
@@ -32,6 +34,7 @@ func clusterScenarios() []scenario {
 			return errors.Join(err, i.nodes[n].Resume(i.ctx))
 		}},
 		{"cluster parted", needs, clustered, (*injection).partCluster},
+		{"node replaced", needs, clustered, (*injection).replaceNode},
 		{"leaders move", needs, clustered, func(i *injection) error {
 			defer i.breaks("the leaders of the queues move")()
 			_, err := i.manage(http.MethodPost, "/api/rebalance/queues/", "")
@@ -39,6 +42,33 @@ func clusterScenarios() []scenario {
 			return err
 		}},
 	}
+}
+
+// replaceNode has a node lose all that it has, and join the cluster anew, as another machine
+// would that takes its place.
+func (i *injection) replaceNode() error {
+	n := i.rng.IntN(len(i.nodes))
+	lost, left := i.nodes[n], i.nodes[(n+1)%len(i.nodes)]
+	defer i.breaks("node %d of the cluster is emptied, and joins anew", n)()
+	if err := i.move(n, (n+1)%len(i.nodes)); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		node    *servers.RabbitMQ
+		command []string
+	}{
+		{lost, []string{"stop_app"}},
+		{left, []string{"forget_cluster_node", lost.NodeName()}},
+		{lost, []string{"force_reset"}},
+		{lost, []string{"join_cluster", left.NodeName()}},
+		{lost, []string{"start_app"}},
+		{left, []string{"eval", fmt.Sprintf("rabbit_quorum_queue:grow('%s', <<\".*\">>, <<\".*\">>, all).", lost.NodeName())}},
+	} {
+		if out, err := step.node.Control(i.ctx, step.command...); err != nil {
+			return fmt.Errorf("%s: %w: %s", step.command[0], err, out)
+		}
+	}
+	return i.move(n, n)
 }
 
 // partCluster parts one node of the cluster from the others, which each of them handles in one

@@ -30,6 +30,7 @@ func processScenarios() []scenario {
 		{"consumer stopped", allConsumers(), anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
 		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
 		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
+		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
 		{"wrong clocks", append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
 	}
 	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
@@ -80,6 +81,32 @@ func (i *injection) stopSome(processes ...*process) error {
 		}
 	}
 	return nil
+}
+
+// shortTombstones is for how long tombstones are kept where consumers outlast them.
+const shortTombstones = 3 * time.Second
+
+// outlastTombstones has consumers stand still for longer than anybody knows that a message was
+// cancelled or rescheduled.
+func (i *injection) outlastTombstones() error {
+	defer i.breaksAs(history.Event{Detail: fmt.Sprintf("tombstones are kept for %v, and consumers stand still for longer", shortTombstones), Forgets: true})()
+	if err := i.changeAll(func(r *role) { r.Tombstones = shortTombstones }); err != nil {
+		return err
+	}
+	i.hold(time.Second, 3*time.Second)
+	for _, name := range allConsumers() {
+		if err := i.processes[name].stop(); err != nil {
+			return err
+		}
+	}
+	i.hold(2*shortTombstones, 3*shortTombstones)
+	for _, name := range allConsumers() {
+		if err := i.processes[name].cont(); err != nil {
+			return err
+		}
+	}
+	i.hold(time.Second, 3*time.Second)
+	return i.changeAll(func(r *role) { r.Tombstones = 0 })
 }
 
 // springWithin is what a process gets to come to a step, in a mixture that may

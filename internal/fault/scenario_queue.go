@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/quarantine"
 )
 
 const (
@@ -16,13 +18,87 @@ const (
 	calmWithin = 2 * time.Minute
 	// silence is longer than an order may be held up, and than a client waits for a confirm.
 	silence = publishPatience + 5*time.Second
+	// replayWithin is what replaying may take.
+	replayWithin = time.Minute
+	// shortTimeout is a consumer timeout that is soon reached; usualTimeout is the default, and
+	// usualLook is how often a channel looks.
+	shortTimeout, usualTimeout, usualLook = 2 * time.Second, 30 * time.Minute, time.Minute
+	// mostKills is how often consumers are killed so that messages come to their delivery limit.
+	mostKills = 6
 	// greeting is the body of a message that belongs to no order.
 	greeting = "hello"
 )
 
 func queueScenarios() []scenario {
-	// Whatever is late meanwhile must be so for this reason alone.
-	return []scenario{{"target answers nothing", everything(), single, (*injection).silenceTarget}}
+	return []scenario{
+		// Whatever is late meanwhile must be so for this reason alone.
+		{"target answers nothing", everything(), single, (*injection).silenceTarget},
+		{"quarantine replayed", []string{rabbitMQ}, anywhere, (*injection).replayQuarantine},
+		{"consumer timeout reached", append(allConsumers(), rabbitMQ), anywhere, (*injection).reachTimeout},
+		{"delivery limit reached", append(allConsumers(), rabbitMQ), anywhere, (*injection).reachLimit},
+	}
+}
+
+// reachTimeout has a consumer stand still until the broker takes back what it has.
+func (i *injection) reachTimeout() error {
+	p := i.oneConsumer()
+	mended := i.breaks("%s stands still for longer than the consumer timeout of %v", p.role.Name, shortTimeout)
+	defer mended()
+	set := func(timeout, look time.Duration) error {
+		var errs []error
+		for _, node := range i.nodes {
+			_, err := node.Control(i.ctx, "eval", fmt.Sprintf(
+				"application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout.Milliseconds(), look.Milliseconds()))
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	// A channel has the settings of when it was opened.
+	again := func() error { return errors.Join(p.terminate(), p.start(nil)) }
+	if err := errors.Join(set(shortTimeout, shortTimeout/10), again()); err != nil {
+		return err
+	}
+	i.hold(time.Second, 2*time.Second) // it begins
+	err := p.stop()
+	i.hold(2*shortTimeout, 3*shortTimeout)
+	return errors.Join(err, p.cont(), set(usualTimeout, usualLook), again())
+}
+
+// reachLimit kills consumers until their queue hands a message out no more, and replays what
+// has come to quarantine.
+func (i *injection) reachLimit() error {
+	mended := i.breaks("%s delivers a message twice at most, and its consumers are killed", queue)
+	defer mended()
+	lift, err := i.policy("^"+queue+"$", "delivery-limit", 1)
+	if err != nil {
+		return err
+	}
+	for range mostKills {
+		for n := range consumers {
+			if err := errors.Join(i.processes[consumerName(n)].kill(), i.processes[consumerName(n)].start(nil)); err != nil {
+				return err
+			}
+		}
+		i.hold(200*time.Millisecond, time.Second)
+	}
+	return errors.Join(lift(), i.replay(quarantine.Filter{Error: "delivery_limit"}))
+}
+
+// replayQuarantine sends all that is in quarantine back to its queues, as an operator does who
+// thinks that he has mended what was wrong. He has not: all of it must come back.
+func (i *injection) replayQuarantine() error {
+	defer i.breaks("what is in quarantine is replayed")()
+	return i.replay(quarantine.Filter{})
+}
+
+func (i *injection) replay(f quarantine.Filter) error {
+	q, err := quarantine.New(quarantine.Config{URL: i.nodes[0].AMQPURL(), Topology: i.topology, GiveUpAfter: replayWithin})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(i.ctx, replayWithin)
+	defer cancel()
+	return q.Replay(ctx, f, 0, quarantine.ToQueue, func(r quarantine.Replayed) error { return r.Err })
 }
 
 // silenceTarget has the queue of a few orders answer nothing, as one does that has lost its

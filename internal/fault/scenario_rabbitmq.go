@@ -84,23 +84,29 @@ func (i *injection) refuse(pattern string) error {
 // queue takes messages again where its limit is raised, and not where it is lifted: so it is
 // raised first.
 func (i *injection) limit(pattern string, most int) (lift func() error, err error) {
-	path := "/api/policies/" + vhost + "/refuse"
-	set := func(most int) error {
-		policy, err := json.Marshal(map[string]any{
-			"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{"max-length": most},
-		})
-		if err == nil {
-			_, err = i.manage(http.MethodPut, path, string(policy))
-		}
-		return err
-	}
+	set := func(most int) (func() error, error) { return i.policy(pattern, "max-length", most) }
+	lift, err = set(most)
 	return func() error {
-		if err := set(1_000_000); err != nil {
+		if _, err := set(1_000_000); err != nil {
 			return err
 		}
+		return lift()
+	}, err
+}
+
+// policy has a setting of queues be another one, until it is lifted.
+func (i *injection) policy(pattern, setting string, value int) (lift func() error, err error) {
+	path := "/api/policies/" + vhost + "/" + setting
+	policy, err := json.Marshal(map[string]any{
+		"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{setting: value},
+	})
+	if err == nil {
+		_, err = i.manage(http.MethodPut, path, string(policy))
+	}
+	return func() error {
 		_, err := i.manage(http.MethodDelete, path, "")
 		return err
-	}, set(most)
+	}, err
 }
 
 // fillTarget has the consumers stand still until their queue refuses what the
@@ -122,19 +128,19 @@ func (i *injection) fillTarget() error {
 	}
 	// Workers try again after ten seconds.
 	i.hold(12*time.Second, 12*time.Second)
-	empty := func() bool {
-		var messages int
-		err := i.channel(func(ch *amqp.Channel) error {
-			q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-			messages = q.Messages
-			return err
-		})
-		return err == nil && messages == 0
-	}
-	if !i.until(putBackWithin, empty) {
+	if !i.until(putBackWithin, func() bool { q, err := i.inspect(queue); return err == nil && q.Messages == 0 }) {
 		i.surprise(queue + " is not emptied")
 	}
 	return errors.Join(err, lift())
+}
+
+// inspect asks the broker about a queue.
+func (i *injection) inspect(name string) (q amqp.Queue, err error) {
+	err = i.channel(func(ch *amqp.Channel) error {
+		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	return q, err
 }
 
 // closeConnections has the management API close some of our connections.

@@ -43,6 +43,7 @@ func redisScenarios() []scenario {
 		{"redis loading", needs, anywhere, (*injection).load},
 		{"redis busy", needs, anywhere, (*injection).keepBusy},
 		{"redis replica promoted", []string{redisServer, redisNet}, anywhere, (*injection).promoteReplica},
+		{"redis clock stepped", []string{redisServer, redisNet}, anywhere, (*injection).stepClock},
 		// What else is under way in Redis meanwhile would be lost, too.
 		{"redis loses writes", everything(), anywhere, (*injection).loseWrites},
 	}
@@ -132,18 +133,60 @@ func (i *injection) keepBusy() error {
 	})
 }
 
-// promoteReplica moves to a replica, which has all that was acknowledged. The
-// old server answers READONLY until the address has moved.
+// promoteReplica moves to a replica, which has all that was acknowledged.
 func (i *injection) promoteReplica() error {
-	replica, err := servers.StartRedis(i.ctx, servers.Config{})
+	replica, err := i.replica(servers.Config{})
 	if err != nil {
 		return err
 	}
-	err = replica.Replicate(i.ctx, i.redis)
-	if err != nil {
-		return errors.Join(err, replica.Stop(i.ctx))
-	}
 	defer i.breaks("a replica of Redis is promoted, and the old server answers READONLY")()
+	return i.handOver(replica)
+}
+
+// stepClock moves to a replica whose clock is wrong, and from there to one whose clock is right.
+func (i *injection) stepClock() error {
+	ahead := i.between(mostStep/4, mostStep)
+	if i.rng.IntN(2) == 0 {
+		ahead = -ahead
+	}
+	wrong, err := i.replica(servers.Config{RedisAhead: ahead})
+	if errors.Is(err, servers.ErrNoOtherClock) {
+		i.say("NOT TRIED: %s: %v", i.name, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer i.breaksAs(history.Event{Detail: fmt.Sprintf("the clock of Redis is wrong by %v", ahead), Steps: ahead.Abs().Microseconds()})()
+	if err := i.handOver(wrong); err != nil {
+		return err
+	}
+	i.hold(time.Second, 5*time.Second)
+	right, err := i.replica(servers.Config{})
+	if err != nil {
+		return err
+	}
+	return i.handOver(right)
+}
+
+// mostStep is by how much the clock of Redis may be wrong. By five seconds it would tell two
+// messages with one ID apart wrongly (redisbridge/lua/lib.lua, clocks_ms).
+const mostStep = 3 * time.Second
+
+// replica starts another server, which has all that Redis has.
+func (i *injection) replica(config servers.Config) (*servers.Redis, error) {
+	replica, err := servers.StartRedis(i.ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := replica.Replicate(i.ctx, i.redis); err != nil {
+		return nil, errors.Join(err, replica.Stop(i.ctx))
+	}
+	return replica, nil
+}
+
+// handOver has a replica take over. The old server answers READONLY until the address has moved.
+func (i *injection) handOver(replica *servers.Redis) error {
 	if err := i.redis.FailOver(i.ctx); err != nil {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
@@ -171,12 +214,9 @@ func (i *injection) loseWrites() error {
 	if !i.awaitCalm() {
 		return i.ctx.Err()
 	}
-	replica, err := servers.StartRedis(i.ctx, servers.Config{})
+	replica, err := i.replica(servers.Config{})
 	if err != nil {
 		return err
-	}
-	if err := replica.Replicate(i.ctx, i.redis); err != nil {
-		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	defer i.breaksAs(history.Event{Detail: "Redis is killed, and a replica promoted that lacks the last writes", Loses: true})()
 	if err := replica.Promote(i.ctx); err != nil {

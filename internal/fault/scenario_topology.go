@@ -47,17 +47,25 @@ func (i *injection) changeTiers() error {
 			return err
 		}
 		pause(i.ctx, settleIn)
-		for _, name := range slices.Sorted(maps.Keys(i.processes)) {
-			p := i.processes[name]
-			if err := p.terminate(); err != nil {
-				return err
-			}
-			p.role.Topology = config
-			if err := p.start(nil); err != nil {
-				return err
-			}
+		if err := i.changeAll(func(r *role) { r.Topology = config }); err != nil {
+			return err
 		}
 		i.hold(0, 5*time.Second)
+	}
+	return nil
+}
+
+// changeAll has one process after the other end, and start again with other settings.
+func (i *injection) changeAll(change func(*role)) error {
+	for _, name := range slices.Sorted(maps.Keys(i.processes)) {
+		p := i.processes[name]
+		if err := p.terminate(); err != nil {
+			return err
+		}
+		change(&p.role)
+		if err := p.start(nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }

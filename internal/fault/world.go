@@ -51,6 +51,8 @@ type world struct {
 	homes         map[string]int         // node at which a link ends, unless that is down
 	skewedProgram func() (string, error) // builds, once, a program for roles whose clock can be wrong
 
+	say func(format string, args ...any) // to who waits for the run
+
 	mu        sync.Mutex
 	surprises []string
 	faults    int

@@ -20,16 +20,26 @@ func received(r *run, at, due int64) {
 
 const late = due + 5000 // when a moved order is due
 
+// cancelledInQuarantine has somebody cancel what lies in quarantine, so that a consumer drops it
+// when it is replayed.
+func cancelledInQuarantine(r *run, dropped int64) {
+	r.final.Leftover = nil
+	r.cancel(32_000_000, history.Cancelled)
+	r.attempt(31_900_000, 36_900_000, history.Published, 36_900)
+	r.add(dropped, other, history.Dropped).Detail = history.DroppedCancelled
+}
+
 func TestGoodChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		from   func() *run
 		change func(*run)
 	}{
-		"rescheduled":        {movedOrder, func(*run) {}},
-		"tried again":        {retriedOrder, func(*run) {}},
-		"rejected":           {rejectedOrder, func(*run) {}},
-		"at the microsecond": {movedOrder, func(r *run) { received(r, 1000*late, late) }},
+		"rescheduled":                       {movedOrder, func(*run) {}},
+		"tried again":                       {retriedOrder, func(*run) {}},
+		"rejected":                          {rejectedOrder, func(*run) {}},
+		"rejected, cancelled, and replayed": {rejectedOrder, func(r *run) { cancelledInQuarantine(r, 33_000_000) }},
+		"at the microsecond":                {movedOrder, func(r *run) { received(r, 1000*late, late) }},
 		"earlier": {closedOrder, func(r *run) {
 			r.reschedule(2_000_000, 3000, history.Rescheduled)
 			received(r, 3_000_000, 3000)
@@ -230,6 +240,9 @@ func TestBadChanges(t *testing.T) {
 		},
 		"lost: rejected, and nowhere": {
 			rejectedOrder, func(r *run) { r.final.Leftover = nil }, []string{lost}, "not in quarantine",
+		},
+		"lost: rejected, nowhere, and cancelled before that": {
+			rejectedOrder, func(r *run) { cancelledInQuarantine(r, 31_002_000) }, []string{lost, wrong}, "not in quarantine",
 		},
 		"lost: to cancel was refused": {
 			closedOrder, func(r *run) {

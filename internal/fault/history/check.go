@@ -72,9 +72,13 @@ func Overdue(events []Event, at int64) (n int) {
 func runOf(events []Event) *run {
 	events = slices.Clone(events)
 	byTime(events)
-	past := &run{events: events, records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events)}
+	past := &run{events: events, records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events), lists: map[string]int64{}}
 	for _, e := range events {
-		if e.Kind != Fault && e.Kind != Mended {
+		switch e.Kind {
+		case Fault, Mended:
+		case List, Listed:
+			past.list(&e)
+		default:
 			past.of(e.Order).add(e)
 		}
 	}
@@ -85,6 +89,8 @@ func runOf(events []Event) *run {
 		}
 		for i := range past.outages {
 			r.lose(&past.outages[i])
+			r.step(&past.outages[i])
+			r.forget(&past.outages[i])
 		}
 	}
 	for _, r := range past.sequence {

@@ -39,6 +39,9 @@ const (
 	Get Kind = "get" // a client is about to look the order's message up
 	Got Kind = "got" // and sees: Detail is one of the Got constants; Due, where there is a message
 
+	List   Kind = "list"   // a client is about to list what waits
+	Listed Kind = "listed" // and sees Orders
+
 	Dropped      Kind = "dropped"      // a consumer was told not to handle it: Detail is one of the Dropped constants
 	Received     Kind = "received"     // a consumer's handler was called: Due, Intact, Attempt are set
 	Effect       Kind = "effect"       // the handler's effect returned: Detail is one of the Effect constants
@@ -112,6 +115,8 @@ type Event struct {
 	// Due in Unix milliseconds: what the receipt says (published), the answer
 	// (rescheduled, noted) or the message (received). 0 if they say nothing.
 	Due int64 `json:"due,omitempty"`
+	// Orders whose messages wait, and when those are due in Unix milliseconds: listed.
+	Orders map[string]int64 `json:"orders,omitempty"`
 	// Since is when the message was delivered, Unix milliseconds, if an answer says
 	// so: cancel-late, reschedule-late.
 	Since int64 `json:"since,omitempty"`
@@ -125,6 +130,10 @@ type Event struct {
 	Splits bool `json:"splits,omitempty"`
 	// Loses says that Redis loses what it is told meanwhile: fault.
 	Loses bool `json:"loses,omitempty"`
+	// Forgets says that it may be forgotten that a message was cancelled or rescheduled: fault.
+	Forgets bool `json:"forgets,omitempty"`
+	// Steps is by how many microseconds the clock of Redis is wrong meanwhile: fault.
+	Steps int64 `json:"steps,omitempty"`
 	// Aftermath is for how many microseconds orders may still be late when it has been
 	// mended: fault. 0 is the usual.
 	Aftermath int64 `json:"aftermath,omitempty"`
@@ -150,7 +159,7 @@ func (e *Event) asked() int64 {
 func (e *Event) valid() error {
 	needsOrder := true
 	switch e.Kind {
-	case Fault, Mended:
+	case Fault, Mended, List, Listed:
 		needsOrder = false
 	case Received, Dropped, Effect, Failed, Rejected, Acknowledged:
 		needsOrder = false // a message may have no ID

@@ -30,11 +30,39 @@ func (r *record) lose(o *outage) {
 	}
 	for i := range r.changes {
 		if c := &r.changes[i]; during(c.at, c.answered, from) || r.mayHaveLost && c.at >= from {
-			c.outcome, c.due, c.lost = "", 0, true
+			c.lose()
 		}
 	}
 	if r.mayHaveLost {
 		r.looks = nil
+	}
+}
+
+// lose has nobody know any more what came of a change.
+func (c *change) lose() { c.outcome, c.due, c.lost = "", 0, true }
+
+// forget takes back each change of an order that was under way while changes were forgotten.
+func (r *record) forget(o *outage) {
+	if !o.fault.Forgets || !r.underWay(o) {
+		return
+	}
+	for i := range r.changes {
+		if c := &r.changes[i]; c.at <= o.mended {
+			c.lose()
+		}
+	}
+	r.looks = nil
+}
+
+// underWay says whether anything may have happened to an order during an outage.
+func (r *record) underWay(o *outage) bool {
+	return r.events[0].At <= o.mended && r.events[len(r.events)-1].At >= o.fault.At
+}
+
+// step takes down that the clock of Redis was wrong.
+func (r *record) step(o *outage) {
+	if r.underWay(o) {
+		r.wrongClock = max(r.wrongClock, o.fault.Steps)
 	}
 }
 

@@ -111,3 +111,67 @@ func TestUnderway(t *testing.T) {
 		})
 	}
 }
+
+// While tombstones are kept for a moment only, what was cancelled may come, and nothing else may be
+// wrong.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	forgets := func(from, to int64) func(*run) {
+		return func(r *run) {
+			r.fault(from, "tombstones go")
+			r.events[len(r.events)-1].Forgets = true
+			r.add(to, "injector", history.Mended).Detail = "tombstones go"
+		}
+	}
+	cancelled := func(r *run) { r.cancel(2_000_000, history.Cancelled) }
+	for name, c := range map[string]struct {
+		change   []func(*run)
+		violates []string
+	}{
+		"cancelled, and comes":               {[]func(*run){cancelled, forgets(30_000_000, 30_500_000)}, nil},
+		"cancelled after that, and comes":    {[]func(*run){cancelled, forgets(1_500_000, 1_900_000)}, []string{"wrong " + order}},
+		"cancelled, and came before that":    {[]func(*run){cancelled, forgets(40_000_000, 41_000_000)}, []string{"wrong " + order}},
+		"cancelled, and comes, but too soon": {[]func(*run){cancelled, forgets(1_500_000, 30_500_000), func(r *run) { r.deliver(asked-1000, consumer, history.EffectAlreadyClosed) }}, []string{"early " + order}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := closedOrder()
+			for _, change := range c.change {
+				change(r)
+			}
+			r.check(t, c.violates...)
+		})
+	}
+}
+
+// While the clock of Redis is wrong, orders may be early by as much.
+func TestWrongClock(t *testing.T) {
+	t.Parallel()
+	wrong := func(from, to int64) func(*run) {
+		return func(r *run) {
+			r.fault(from, "the clock is wrong")
+			r.events[len(r.events)-1].Steps = 2_000_000
+			r.add(to, "injector", history.Mended).Detail = "the clock is wrong"
+		}
+	}
+	early := func(by int64) func(*run) {
+		return func(r *run) { r.deliver(asked-by, consumer, history.EffectAlreadyClosed) }
+	}
+	for name, c := range map[string]struct {
+		change   []func(*run)
+		violates []string
+	}{
+		"early by less":                {[]func(*run){wrong(20_000_000, 21_000_000), early(1_990_000)}, nil},
+		"early by more":                {[]func(*run){wrong(20_000_000, 21_000_000), early(2_010_000)}, []string{"early " + order}},
+		"early when it is right again": {[]func(*run){wrong(100_000, 900_000), early(1_990_000)}, []string{"early " + order}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := closedOrder()
+			for _, change := range c.change {
+				change(r)
+			}
+			r.check(t, c.violates...)
+		})
+	}
+}

@@ -85,6 +85,7 @@ type run struct {
 	records  map[string]*record
 	sequence []*record // in the order of appearance
 	outages  []outage
+	lists    map[string]int64 // when each process last began to list, Unix microseconds
 	broken   map[string][]Violation
 }
 

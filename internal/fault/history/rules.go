@@ -128,8 +128,8 @@ func (r *record) withoutEffect() []string {
 func (r *record) early() (why []string) {
 	for _, e := range r.received {
 		object := func(bound int64, said string) {
-			if e.At < bound {
-				why = append(why, fmt.Sprintf("received by %s %v before %s", e.Who, micros(bound-e.At), said))
+			if early := bound - e.At; early > r.wrongClock {
+				why = append(why, fmt.Sprintf("received by %s %v before %s", e.Who, micros(early), said))
 			}
 		}
 		object(1000*e.Due, "the due time that it carries")
@@ -164,11 +164,11 @@ func (r *record) promised(at int64) (notBefore, due int64) {
 // delivered, for all that was asked for by the instant at.
 func (r *record) bound(at int64) int64 {
 	moved := r.earliest(at)
-	if r.last() != nil {
-		return moved
+	if r.last() == nil {
+		notBefore, due := r.promised(at)
+		moved = min(max(notBefore, due), moved)
 	}
-	notBefore, due := r.promised(at)
-	return min(max(notBefore, due), moved)
+	return moved - r.wrongClock
 }
 
 // double objects to an order that was closed more than once.

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // look is one call to look the message up, and what was seen.
@@ -12,6 +13,30 @@ type look struct {
 	answered int64 // Unix microseconds; 0 if it was not
 	found    string
 	due      int64 // Unix milliseconds; 0 if the answer says nothing
+	listed   bool  // it was a list of all
+}
+
+// mustBeListed is how much later than a list a message is due that must be on it. One that is
+// due sooner may be with a bridge, or in a lane.
+const mustBeListed = 10 * time.Second
+
+// list takes up a call to list what waits, or what was seen of each order then.
+func (r *run) list(e *Event) {
+	if e.Kind == List {
+		r.lists[e.Who] = e.At
+		return
+	}
+	for _, o := range r.sequence {
+		seen := look{who: e.Who, at: r.lists[e.Who], answered: e.At, found: GotNothing, listed: true}
+		due, there := e.Orders[OrderOf(o.id)]
+		if there {
+			seen.found, seen.due = GotWaiting, due
+		}
+		waits := func(a attempt) bool { return 1000*a.due > e.At+mustBeListed.Microseconds() }
+		if there || slices.ContainsFunc(o.attempts, waits) {
+			o.looks = append(o.looks, seen)
+		}
+	}
 }
 
 // answerLook gives the last call of the same process its answer.
@@ -37,10 +62,15 @@ func (r *record) wronglySeen() (why []string) {
 	for i := range r.looks {
 		l := &r.looks[i]
 		object := func(text string) {
-			why = append(why, fmt.Sprintf("looked up by %s as %q, %s", l.who, l.found, text))
+			how := "looked up"
+			if l.listed {
+				how = "listed"
+			}
+			why = append(why, fmt.Sprintf("%s by %s as %q, %s", how, l.who, l.found, text))
 		}
 		switch {
 		case l.answered == 0:
+		case l.listed && l.found == GotNothing && (r.mayHave(Cancel, l.answered) || r.mayHave(Reschedule, l.answered)):
 		case l.found == GotNothing && r.parkedFor(l):
 			object("though it had been parked, and was not due")
 		case l.found == GotNothing && r.cancelledBefore(l):
@@ -65,7 +95,7 @@ func (r *record) wronglySeen() (why []string) {
 func (r *record) parkedFor(l *look) bool {
 	soonest := r.earliest(l.answered)
 	return slices.ContainsFunc(r.attempts, func(a attempt) bool {
-		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)
+		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock
 	})
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ func (r *record) retriedEarly() (why []string) {
 				least = min(least, f.NotBefore)
 			}
 		}
-		if least != math.MaxInt64 && e.At < least {
+		if least != math.MaxInt64 && e.At < least-r.wrongClock {
 			why = append(why, fmt.Sprintf("tried again by %s %v before the handler wanted it", e.Who, micros(least-e.At)))
 		}
 	}
@@ -45,9 +46,14 @@ func (r *record) wrongAttempts() (why []string) {
 	return why
 }
 
-// lostRejected objects to a rejected message that is not in quarantine.
+// lostRejected objects to a rejected message that is not in quarantine. One that was cancelled
+// there is dropped when somebody has replayed it.
 func (r *record) lostRejected() (why []string) {
 	if len(r.rejected) == 0 {
+		return nil
+	}
+	last := r.rejected[len(r.rejected)-1].At
+	if slices.ContainsFunc(r.dropped, func(e Event) bool { return e.At > last && e.Detail == DroppedCancelled }) {
 		return nil
 	}
 	for _, l := range r.left {

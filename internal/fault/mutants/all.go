@@ -203,6 +203,13 @@ func All() []Mutant {
 			Rule: "dropped for a reason",
 		},
 		{
+			Name: "the list leaves out a shard",
+			File: "redisbridge/list.go",
+			Old:  "	for n := range p.keys {\n		head :=",
+			New:  "	for n := range p.keys[1:] {\n		head :=",
+			Rule: "looked up, as it was",
+		},
+		{
 			Name: "a cancelled message is looked up as one that waits",
 			File: "redisbridge/look.go",
 			Old:  "		e.State, e.Ended = StateCancelled, changed\n",
