@@ -1,11 +1,14 @@
 package redisbridge_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -434,6 +437,53 @@ func TestDeliveredFromAClockThatIsAhead(t *testing.T) {
 		t.Fatalf("got %+v, %v", arrival, err)
 	}
 	if got, err := b.park.Park(t.Context(), &m, message.After(time.Hour)); err != nil || got.Parking != message.Parked {
+		t.Errorf("got %+v, %v; want it parked", got, err)
+	}
+}
+
+// So it is though the clock of Redis was ahead.
+func TestDeliveredByAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	start := func(c servers.Config) (*servers.Redis, *redisbridge.Park) {
+		r, err := servers.StartRedis(t.Context(), c)
+		if errors.Is(err, servers.ErrNoOtherClock) {
+			t.Skip(err) // images that are not made here lack what it takes
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		client, err := redisbridge.NewClient(r.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		top, err := topology.New(short())
+		if err != nil {
+			t.Fatal(err)
+		}
+		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: top})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, park
+	}
+	primary, before := start(servers.Config{RedisAhead: time.Minute})
+	replica, after := start(servers.Config{})
+	m := message.Message{ID: "m", RoutingKey: "order.unpaid"}
+	came := m
+	came.Journey = message.Journey{Published: time.Now().Add(time.Minute), Due: time.Now().Add(time.Minute), Path: message.PathDirect}
+	if arrival, err := before.Arrive(t.Context(), &came); err != nil || arrival.Fate != message.Deliver {
+		t.Fatalf("got %+v, %v", arrival, err)
+	}
+	if err := errors.Join(replica.Replicate(t.Context(), primary), primary.FailOver(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := after.Park(t.Context(), &m, message.After(time.Hour)); err != nil || got.Parking != message.Parked {
 		t.Errorf("got %+v, %v; want it parked", got, err)
 	}
 }

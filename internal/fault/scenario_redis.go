@@ -157,7 +157,7 @@ func (i *injection) stepClock() error {
 	if err != nil {
 		return err
 	}
-	defer i.breaksAs(history.Event{Detail: fmt.Sprintf("the clock of Redis is wrong by %v", ahead), Steps: ahead.Abs().Microseconds()})()
+	defer i.breaksAs(history.Event{Detail: fmt.Sprintf("the clock of Redis is wrong by %v", ahead.Round(time.Millisecond)), Steps: ahead.Microseconds()})()
 	if err := i.handOver(wrong); err != nil {
 		return err
 	}

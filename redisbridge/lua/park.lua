@@ -40,7 +40,7 @@ end
 local function before(key, r)
   local published = math.min(r.published, r.parked_at) -- its publisher's clock may be ahead
   local is_kept = r.state == waiting or r.unsettled or kept_until(key) > now
-  if has_left(r) and published + window <= now or not is_kept then return nil end
+  if has_left(r) and (window == 0 or published + window <= now) or not is_kept then return nil end
   return r.state == cancelled and '\4' or '\2', pack('>I6', r.due)
 end
 

@@ -132,7 +132,8 @@ type Event struct {
 	Loses bool `json:"loses,omitempty"`
 	// Forgets says that it may be forgotten that a message was cancelled or rescheduled: fault.
 	Forgets bool `json:"forgets,omitempty"`
-	// Steps is by how many microseconds the clock of Redis is wrong meanwhile: fault.
+	// Steps is by how many microseconds the clock of Redis is ahead meanwhile, or behind where
+	// it is negative: fault.
 	Steps int64 `json:"steps,omitempty"`
 	// Aftermath is for how many microseconds orders may still be late when it has been
 	// mended: fault. 0 is the usual.

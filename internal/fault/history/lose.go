@@ -62,9 +62,13 @@ func (r *record) underWay(o *outage) bool {
 // step takes down that the clock of Redis was wrong.
 func (r *record) step(o *outage) {
 	if r.underWay(o) {
-		r.wrongClock = max(r.wrongClock, o.fault.Steps)
+		r.clockAhead, r.clockBehind = max(r.clockAhead, o.fault.Steps), max(r.clockBehind, -o.fault.Steps)
 	}
 }
+
+// wrongClock returns by how many microseconds an order may have come too early by the clock of
+// Redis, which may have been behind when the order was parked, and ahead when it was promoted.
+func (r *record) wrongClock() int64 { return r.clockAhead + r.clockBehind }
 
 // leftToRedis says whether a consumer was told in a stretch of time to drop a copy since the
 // message was rescheduled, and none later. Nobody but Redis may have had the message then, and

@@ -147,10 +147,10 @@ func TestForgotten(t *testing.T) {
 // While the clock of Redis is wrong, orders may be early by as much.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
-	wrong := func(from, to int64) func(*run) {
+	wrong := func(from, to, by int64) func(*run) {
 		return func(r *run) {
 			r.fault(from, "the clock is wrong")
-			r.events[len(r.events)-1].Steps = 2_000_000
+			r.events[len(r.events)-1].Steps = by
 			r.add(to, "injector", history.Mended).Detail = "the clock is wrong"
 		}
 	}
@@ -161,9 +161,10 @@ func TestWrongClock(t *testing.T) {
 		change   []func(*run)
 		violates []string
 	}{
-		"early by less":                {[]func(*run){wrong(20_000_000, 21_000_000), early(1_990_000)}, nil},
-		"early by more":                {[]func(*run){wrong(20_000_000, 21_000_000), early(2_010_000)}, []string{"early " + order}},
-		"early when it is right again": {[]func(*run){wrong(100_000, 900_000), early(1_990_000)}, []string{"early " + order}},
+		"early by less":                {[]func(*run){wrong(20_000_000, 21_000_000, 2_000_000), early(1_990_000)}, nil},
+		"early by more":                {[]func(*run){wrong(20_000_000, 21_000_000, -2_000_000), early(2_010_000)}, []string{"early " + order}},
+		"early by less than both":      {[]func(*run){wrong(2_000_000, 3_000_000, -2_000_000), wrong(20_000_000, 21_000_000, 1_000_000), early(2_990_000)}, nil},
+		"early when it is right again": {[]func(*run){wrong(100_000, 900_000, 2_000_000), early(1_990_000)}, []string{"early " + order}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

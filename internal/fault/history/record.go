@@ -39,9 +39,9 @@ type record struct {
 	elsewhere bool
 	// mayHaveLost says that Redis may have lost what a consumer told it.
 	mayHaveLost bool
-	// wrongClock is by how many microseconds the clock of Redis was wrong while the order was
-	// under way.
-	wrongClock int64
+	// clockAhead and clockBehind are by how many microseconds the clock of Redis was wrong at
+	// most while the order was under way.
+	clockAhead, clockBehind int64
 	// twin is what is known of the order in the other one of two queues; nil if there is none.
 	twin *record
 	// tombstone says whether Redis holds it as cancelled in the end, or nobody has looked.

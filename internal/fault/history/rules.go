@@ -128,7 +128,7 @@ func (r *record) withoutEffect() []string {
 func (r *record) early() (why []string) {
 	for _, e := range r.received {
 		object := func(bound int64, said string) {
-			if early := bound - e.At; early > r.wrongClock {
+			if early := bound - e.At; early > r.wrongClock() {
 				why = append(why, fmt.Sprintf("received by %s %v before %s", e.Who, micros(early), said))
 			}
 		}
@@ -168,7 +168,7 @@ func (r *record) bound(at int64) int64 {
 		notBefore, due := r.promised(at)
 		moved = min(max(notBefore, due), moved)
 	}
-	return moved - r.wrongClock
+	return moved - r.wrongClock()
 }
 
 // double objects to an order that was closed more than once.

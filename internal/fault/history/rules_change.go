@@ -60,7 +60,7 @@ func (r *record) cameAnyway() (why []string) {
 
 // wasInRedis says whether nobody but Redis can have had the message e when c was answered.
 func (r *record) wasInRedis(e Event, c *change) bool {
-	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked-r.wrongClock
+	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked-r.wrongClock()
 }
 
 // redelivered says whether e may be a message that had come before c was answered, once more
@@ -101,7 +101,7 @@ func (r *record) leastAsked(at int64, but *change) int64 {
 			}
 		}
 	}
-	return least - r.wrongClock
+	return least - r.wrongClock()
 }
 
 // takenInWithin is how much earlier than it is parked a delay may begin to run.
@@ -136,7 +136,7 @@ func (r *record) repeatedOld() (why []string) {
 		for _, e := range r.received {
 			switch {
 			case e.At <= c.answered || e.Attempt > 0 || e.Due == 0 || e.Due == c.due:
-			case e.At < 1000*c.due-r.wrongClock:
+			case e.At < 1000*c.due-r.wrongClock():
 				why = append(why, fmt.Sprintf("rescheduled by %s, and received by %s %v before the new time", c.who, e.Who, micros(1000*c.due-e.At)))
 			case 1000*e.Due <= old:
 				why = append(why, fmt.Sprintf("rescheduled by %s, and received by %s at an old time too", c.who, e.Who))
@@ -155,7 +155,7 @@ func (r *record) lastCopy(c *change) int64 {
 	if !relative {
 		return 0
 	}
-	return c.at + attempts[0].notBefore - attempts[0].at - takenInWithin.Microseconds() - r.wrongClock
+	return c.at + attempts[0].notBefore - attempts[0].at - takenInWithin.Microseconds() - r.wrongClock()
 }
 
 // untrulyLate objects to an answer that the message was delivered.
@@ -169,7 +169,7 @@ func (r *record) untrulyLate(c *change) (why []string) {
 	if early := r.bound(c.answered) - c.answered; early > 0 {
 		why = append(why, fmt.Sprintf("said to be delivered %v before it could be", micros(early)))
 	}
-	if a := r.sole(); a != nil && !r.several(c.answered) && c.since > 0 && len(r.received) > 0 && 1000*c.since > r.received[0].At+r.wrongClock {
+	if a := r.sole(); a != nil && !r.several(c.answered) && c.since > 0 && len(r.received) > 0 && 1000*c.since > r.received[0].At+r.wrongClock() {
 		why = append(why, "received before it was delivered, as was said")
 	}
 	return why
@@ -198,7 +198,7 @@ func (r *record) takenInAfter(e Event, c *change, outages []outage) bool {
 	if !r.inbox || a == nil {
 		return false
 	}
-	taken := 1000*e.Due - (a.notBefore - a.at) + r.wrongClock
+	taken := 1000*e.Due - (a.notBefore - a.at) + r.wrongClock()
 	return taken >= 1000*c.due && cutShort(outages, a.at-handsOver.Microseconds(), taken)
 }
 

@@ -95,7 +95,7 @@ func (r *record) wronglySeen() (why []string) {
 func (r *record) parkedFor(l *look) bool {
 	soonest := r.earliest(l.answered)
 	return slices.ContainsFunc(r.attempts, func(a attempt) bool {
-		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock
+		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock()
 	})
 }
 

@@ -21,7 +21,7 @@ func (r *record) retriedEarly() (why []string) {
 				least = min(least, f.NotBefore)
 			}
 		}
-		if least != math.MaxInt64 && e.At < least-r.wrongClock {
+		if least != math.MaxInt64 && e.At < least-r.wrongClock() {
 			why = append(why, fmt.Sprintf("tried again by %s %v before the handler wanted it", e.Who, micros(least-e.At)))
 		}
 	}
