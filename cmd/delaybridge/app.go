@@ -19,7 +19,7 @@ type streams struct {
 // app is what the commands share: the streams and the settings.
 type app struct {
 	streams
-	settings *settings
+	settings *flagSettings
 }
 
 // run is the program without its process: it executes one command line and
@@ -103,8 +103,8 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // logger writes to standard error as the settings say.
 func (a *app) logger(c config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.logLevel, ReplaceAttr: hideSecrets}
-	if c.logFormat == "json" {
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: hideSecrets}
+	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.err, options))
 	}
 	return slog.New(slog.NewTextHandler(a.err, options))

@@ -44,7 +44,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 		}
 		c.Logger = a.logger(settings)
 		redis.SetLogger(redisLog{c.Logger})
-		client, err := redisbridge.NewClient(settings.redisURL)
+		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
@@ -55,8 +55,8 @@ and whenever somebody deletes one. A user without the configure permission needs
 		}
 		defer flush()
 		c.TracerProvider = provider
-		c.Client, c.AMQPURL, c.Topology = client, settings.amqpURL, settings.topology
-		c.StartWithin, c.Window, c.Tombstones = settings.connectTimeout, settings.dedupeWindow, settings.tombstones
+		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
+		c.StartWithin, c.Window, c.Tombstones = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones
 		if c.ShowEvery = *showEvery; *showEvery == 0 {
 			c.ShowEvery = redisbridge.ShowNever
 		}
@@ -68,7 +68,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 			return usage(err)
 		}
 		defer service.serve(cmd.Context(), bridge.Check)()
-		c.Logger.Info("bridge starts", "id", bridge.ID(), "prefix", settings.topology.Prefix(), "shards", settings.topology.Shards())
+		c.Logger.Info("bridge starts", "id", bridge.ID(), "prefix", settings.Topology.Prefix(), "shards", settings.Topology.Shards())
 		if err := bridge.Run(cmd.Context()); err != nil {
 			if errors.Is(err, redisbridge.ErrForeign) {
 				err = fmt.Errorf("%w (--adopt)", err)
@@ -83,9 +83,9 @@ and whenever somebody deletes one. A user without the configure permission needs
 
 // newBridge makes a bridge, which counts where somebody may ask for it.
 func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
-	if settings.managementURL != "" {
+	if settings.ManagementURL != "" {
 		var err error
-		if c.Management, err = settings.management(); err != nil {
+		if c.Management, err = managementOf(settings); err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
 func newConfigCommand(a *app) *cobra.Command {
@@ -26,7 +27,7 @@ func newConfigCommand(a *app) *cobra.Command {
 				values[i].Value = broker.Redact(v.Value)
 			}
 		}
-		return emit(a.out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v value) []string {
+		return emit(a.out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v settings.Value) []string {
 			return []string{v.Key, v.Value, v.Source}
 		})
 	}

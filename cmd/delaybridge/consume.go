@@ -71,8 +71,8 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		p := &consumePrinter{out: a.out, format: *format, count: count, stop: stop, closed: map[string]orders.Outcome{}}
-		c.URL, c.Topology = settings.amqpURL, settings.topology
-		c.StartWithin, c.Logger = settings.connectTimeout, a.logger(settings)
+		c.URL, c.Topology = settings.AMQPURL, settings.Topology
+		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
 		c.Observe = p.observe
 		provider, flush, err := a.openTraces(ctx, "consume", c.Logger)
 		if err != nil {
@@ -100,10 +100,10 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			}
 			defer closePark()
 			c.Arrivals = park
-			if t := settings.topology; c.Queue != t.Quarantine() && c.Queue != t.Unrouted() { // which nothing is to come back to
+			if t := settings.Topology; c.Queue != t.Quarantine() && c.Queue != t.Unrouted() { // which nothing is to come back to
 				c.Delayer = park
 			}
-			await = func() error { return awaitPark(ctx, park, settings.connectTimeout) }
+			await = func() error { return awaitPark(ctx, park, settings.ConnectTimeout) }
 		}
 		if c.Delayer == nil && !flags.Changed("max-attempts") {
 			c.Retry.Attempts = consumer.DefaultHeldAttempts

@@ -50,20 +50,20 @@ is unreachable; notes alone are no reason.`,
 				return usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
 			}
 		}
-		management, err := settings.management()
+		management, err := managementOf(settings)
 		if err != nil {
 			return err
 		}
 		redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // what matters of it is found
-		client, err := redisbridge.NewClient(settings.redisURL)
+		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
 		shown := a.newWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
-			Topology: settings.topology, AMQPURL: settings.amqpURL, Management: management, Redis: client,
-			RabbitMQCtl: strings.Fields(*control), Patience: settings.connectTimeout,
+			Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Redis: client,
+			RabbitMQCtl: strings.Fields(*control), Patience: settings.ConnectTimeout,
 			Progress: func(left []string) { shown.describe("examining: " + firstFew(left)) },
 		})
 		shown.clear()

@@ -42,7 +42,7 @@ code is 1 if one of them is unknown.`,
 			if err != nil {
 				return err
 			}
-			return a.get(cmd.Context(), *format, args, park, c.topology)
+			return a.get(cmd.Context(), *format, args, park, c.Topology)
 		})
 	}
 	return cmd

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -81,7 +82,7 @@ func parseInstant(flag, text string, now time.Time) (time.Time, error) {
 	if instant, err := time.Parse(time.RFC3339, text); err == nil {
 		return instant, nil
 	}
-	d, err := parseDuration(text)
+	d, err := settings.ParseDuration(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%s: %q is neither an instant, such as 2030-01-01T08:00:00Z, nor a duration, such as 10m", flag, text)
 	}
@@ -143,15 +144,15 @@ const unlistedPatience = 3 * time.Second
 func (a *app) tellUnlisted(ctx context.Context, c config) {
 	ctx, cancel := context.WithTimeout(ctx, unlistedPatience)
 	defer cancel()
-	c.connectTimeout = min(c.connectTimeout, unlistedPatience)
-	c.logLevel = slog.LevelError + 1 // the note says it
+	c.ConnectTimeout = min(c.ConnectTimeout, unlistedPatience)
+	c.LogLevel = slog.LevelError + 1 // the note says it
 	n := 0
 	err := withBrokerAs(ctx, a, c, "list", "a command counts what waits in the tiers", func(ctx context.Context, channels topology.Channels) error {
-		counts, err := c.topology.Count(ctx, channels)
+		counts, err := c.Topology.Count(ctx, channels)
 		for _, inTier := range counts.Tiers {
 			n += inTier
 		}
-		n += counts.Queues[c.topology.Inbox()]
+		n += counts.Queues[c.Topology.Inbox()]
 		return err
 	})
 	switch {

@@ -101,7 +101,7 @@ func (f migrateFlags) names() map[string]string {
 }
 
 func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, format string) error {
-	management, err := settings.management()
+	management, err := managementOf(settings)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, form
 		return err
 	}
 	plan, err := definitions.Plan(migration.Options{
-		Exchanges: f.exchanges, Names: f.names(), Topology: settings.topology, Management: management.String(),
+		Exchanges: f.exchanges, Names: f.names(), Topology: settings.Topology, Management: management.String(),
 	})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, form
 
 func (a *app) readDefinitions(ctx context.Context, settings config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
 	if f.definitions == "" {
-		uri, err := amqp.ParseURI(settings.amqpURL)
+		uri, err := amqp.ParseURI(settings.AMQPURL)
 		if err != nil {
 			return migration.Definitions{}, usage(err)
 		}
@@ -171,7 +171,7 @@ func writeRest(path string, file []byte) error {
 // applyMigration creates what plan asks for. Nothing is created where something
 // stands in the way.
 func (a *app) applyMigration(ctx context.Context, settings config, plan *migration.Plan, skipMissing bool) error {
-	described := settings.described
+	described := settings.Described
 	var err error
 	if described.Entries, err = plan.Entries(described.Entries); err != nil {
 		return err

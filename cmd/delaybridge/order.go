@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -82,7 +83,7 @@ func (s *shop) placeCommand() *cobra.Command {
 }
 
 func publishable(id, key, in string) error {
-	delay, err := parseDuration(in)
+	delay, err := settings.ParseDuration(in)
 	if err != nil {
 		return fmt.Errorf("--in: %w", err)
 	}

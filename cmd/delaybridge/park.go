@@ -26,21 +26,21 @@ type parkUse struct {
 // does no I/O.
 func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
 	redis.SetLogger(redisLog{log})
-	client, err := redisbridge.NewClient(c.redisURL)
+	client, err := redisbridge.NewClient(c.RedisURL)
 	if err != nil {
 		return nil, nil, err
 	}
 	if use.service.counts() {
-		if err := metrics.CountCalls(use.service.registry, c.topology.Prefix(), client); err != nil {
+		if err := metrics.CountCalls(use.service.registry, c.Topology.Prefix(), client); err != nil {
 			return nil, nil, errors.Join(err, client.Close())
 		}
 	}
 	var owner redisbridge.Owner
 	if use.parks {
-		owner, _ = redisbridge.OwnerOf(c.amqpURL) // who connects to it says what is wrong with it
+		owner, _ = redisbridge.OwnerOf(c.AMQPURL) // who connects to it says what is wrong with it
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Owner: owner, Topology: c.topology, Window: c.dedupeWindow, Remember: c.remember, Tombstones: c.tombstones,
+		Client: client, Owner: owner, Topology: c.Topology, Window: c.DedupeWindow, Remember: c.Remember, Tombstones: c.Tombstones,
 		TracerProvider: use.provider,
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func entryFlag(cmd *cobra.Command) *string {
 
 // parkOf returns park for the messages of an entry.
 func parkOf(park *redisbridge.Park, c config, entry string) (*redisbridge.Park, error) {
-	if !c.topology.HasEntry(entry) {
+	if !c.Topology.HasEntry(entry) {
 		return nil, usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
 	}
 	return park.OfEntry(entry), nil

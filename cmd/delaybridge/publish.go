@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/metrics"
@@ -97,8 +98,8 @@ way, reports and exits with 130.`,
 			return usage(fmt.Errorf("--timeout %v: must be longer than 0", timeout))
 		}
 		// That it has connected is no news to someone who waits for a receipt.
-		if settings.logLevel == slog.LevelInfo {
-			settings.logLevel = slog.LevelWarn
+		if settings.LogLevel == slog.LevelInfo {
+			settings.LogLevel = slog.LevelWarn
 		}
 		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, untracked: untracked, service: service}
 		if file == "" {
@@ -176,7 +177,7 @@ func parseWhen(in, at, inName, atName string) (message.When, error) {
 	case in != "" && at != "":
 		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)
 	case in != "":
-		delay, err := parseDuration(in)
+		delay, err := settings.ParseDuration(in)
 		if err != nil {
 			return message.When{}, fmt.Errorf("%s: %w", inName, err)
 		}
@@ -221,8 +222,8 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	}
 	defer closePark()
 	p, err := j.service.newProducer(producer.Config{
-		URL: j.settings.amqpURL, Topology: j.settings.topology, Parker: park, Untracked: j.untracked,
-		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.connectTimeout, Logger: log,
+		URL: j.settings.AMQPURL, Topology: j.settings.Topology, Parker: park, Untracked: j.untracked,
+		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.ConnectTimeout, Logger: log,
 		TracerProvider: provider,
 	})
 	if err != nil {
@@ -259,7 +260,7 @@ func (j *publishJob) publish(ctx context.Context, p *producer.Producer, one *pub
 	one.receipt, one.err = p.Publish(ctx, one.message, one.when)
 	delay, _ := one.when.Relative()
 	isDelay := func(tier topology.Tier) bool { return tier.TTL == delay }
-	if errors.Is(one.err, redisbridge.ErrUnreachable) && slices.ContainsFunc(j.settings.topology.Tiers(), isDelay) {
+	if errors.Is(one.err, redisbridge.ErrUnreachable) && slices.ContainsFunc(j.settings.Topology.Tiers(), isDelay) {
 		one.err = fmt.Errorf("%w; --untracked sends it to the tier of %v without Redis", one.err, delay)
 	}
 }

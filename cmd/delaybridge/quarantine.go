@@ -240,8 +240,8 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	if err != nil {
 		return usage(err)
 	}
-	if settings.logLevel == slog.LevelInfo {
-		settings.logLevel = slog.LevelWarn // that a short command has connected goes without saying
+	if settings.LogLevel == slog.LevelInfo {
+		settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	log := a.logger(settings)
 	provider, flush, err := a.openTraces(ctx, "quarantine", log)
@@ -250,7 +250,7 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	}
 	defer flush()
 	q, err := quarantine.New(quarantine.Config{
-		URL: settings.amqpURL, Topology: settings.topology, GiveUpAfter: settings.connectTimeout, Logger: log, TracerProvider: provider,
+		URL: settings.AMQPURL, Topology: settings.Topology, GiveUpAfter: settings.ConnectTimeout, Logger: log, TracerProvider: provider,
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -36,13 +37,13 @@ func writeFile(t *testing.T, content string) string {
 }
 
 // shown returns what `config show` says about one setting.
-func shown(t *testing.T, key string, env map[string]string, args ...string) value {
+func shown(t *testing.T, key string, env map[string]string, args ...string) settings.Value {
 	t.Helper()
 	code, stdout, stderr := runIn(t, env, append([]string{"config", "show", "-o", "json"}, args...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	var values []value
+	var values []settings.Value
 	if err := json.Unmarshal([]byte(stdout), &values); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func shown(t *testing.T, key string, env map[string]string, args ...string) valu
 		}
 	}
 	t.Fatalf("no setting %s in %s", key, stdout)
-	return value{}
+	return settings.Value{}
 }
 
 // TestPrecedence tries every setting in every combination of sources.
@@ -75,32 +76,32 @@ func TestPrecedence(t *testing.T) {
 		"log-level":       {"debug", "warn", "error"},
 		"log-format":      {"json", "text", "json"},
 	}
-	for _, s := range tableOfSettings {
-		t.Run(s.key, func(t *testing.T) {
+	for _, s := range settings.All() {
+		t.Run(s.Key, func(t *testing.T) {
 			t.Parallel()
-			text, ok := texts[s.key]
+			text, ok := texts[s.Key]
 			if !ok {
 				t.Fatal("this setting is not tested")
 			}
-			path := writeFile(t, s.key+": "+text[2]+"\n")
+			path := writeFile(t, s.Key+": "+text[2]+"\n")
 			for sources := range 8 {
-				want := value{s.key, s.fallback, "default"}
+				want := settings.Value{Key: s.Key, Value: s.Default, Source: "default"}
 				var args []string
 				env := map[string]string{}
 				if sources&1 != 0 {
 					args = append(args, "--config", path)
-					want = value{s.key, text[2], "file " + path}
+					want = settings.Value{Key: s.Key, Value: text[2], Source: "file " + path}
 				}
 				if sources&2 != 0 {
-					env[s.env()] = text[1]
-					want = value{s.key, text[1], "environment " + s.env()}
+					env[s.Env()] = text[1]
+					want = settings.Value{Key: s.Key, Value: text[1], Source: "environment " + s.Env()}
 				}
 				if sources&4 != 0 {
-					args = append(args, "--"+s.key, text[0])
-					want = value{s.key, text[0], "flag --" + s.key}
+					args = append(args, "--"+s.Key, text[0])
+					want = settings.Value{Key: s.Key, Value: text[0], Source: "flag --" + s.Key}
 				}
 				want.Value = strings.Replace(want.Value, "guest:guest", "guest:xxxxx", 1)
-				if got := shown(t, s.key, env, args...); got != want {
+				if got := shown(t, s.Key, env, args...); got != want {
 					t.Errorf("flag %v, environment %v, file %v: got %+v, want %+v", sources&4 != 0, sources&2 != 0, sources&1 != 0, got, want)
 				}
 			}
@@ -125,7 +126,7 @@ func TestSettingsFile(t *testing.T) {
 		content string
 		want    string
 	}{
-		"unknown key":    {"shard: 8\n", `unknown key "shard"; 'delaybridge config show' lists the known ones`},
+		"unknown key":    {"shard: 8\n", `unknown key "shard": use amqp-url, management-url, `},
 		"nested value":   {"tiers:\n  a: 1s\n", "tiers: want a value or a list of values"},
 		"empty value":    {"prefix:\n", "prefix: want a value or a list of values"},
 		"not YAML":       {"a: [\n", "settings.yaml"},
@@ -213,7 +214,7 @@ func TestEntriesSetting(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if got := fmt.Sprint(c.topology.Entries()); got != want {
+		if got := fmt.Sprint(c.Topology.Entries()); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
@@ -223,7 +224,7 @@ func TestEntriesSetting(t *testing.T) {
 	}
 	s := newSettings(func(name string) (string, bool) { return "topic+tracked", name == "DELAYBRIDGE_DEFAULT_ENTRY" })
 	newRootCommand(&app{settings: s})
-	if c, err := s.config(); err != nil || !c.topology.IsTracked("") {
+	if c, err := s.config(); err != nil || !c.Topology.IsTracked("") {
 		t.Errorf("the default entry is not tracked (%v)", err)
 	}
 	code, _, stderr = runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
@@ -244,10 +245,10 @@ func TestDefaultsAreTheTopologys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
+	if got := c.Topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c.connectTimeout != 15*time.Second || c.dedupeWindow != 0 || c.remember != redisbridge.DefaultRemember {
-		t.Errorf("connect timeout %v, dedupe window %v, remember %v", c.connectTimeout, c.dedupeWindow, c.remember)
+	if c.ConnectTimeout != 15*time.Second || c.DedupeWindow != 0 || c.Remember != redisbridge.DefaultRemember {
+		t.Errorf("connect timeout %v, dedupe window %v, remember %v", c.ConnectTimeout, c.DedupeWindow, c.Remember)
 	}
 }

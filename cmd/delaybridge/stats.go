@@ -155,13 +155,13 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 // brokerStats asks over AMQP, whose answers are not old, and the management API for what
 // AMQP does not tell.
 func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
-	management, err := c.management()
+	management, err := managementOf(c)
 	if err != nil {
 		return nil, err
 	}
 	var counts topology.Counts
 	err = withBroker(ctx, a, c, func(ctx context.Context, channels topology.Channels) (err error) {
-		counts, err = c.topology.Count(ctx, channels)
+		counts, err = c.Topology.Count(ctx, channels)
 		return err
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
 		}
 		return nil
 	}
-	t := c.topology
+	t := c.Topology
 	s := &brokerStats{
 		Tiers: byTTL(counts.Tiers), Lanes: byTTL(counts.Lanes),
 		Inbox: one(t.Inbox()), Unrouted: one(t.Unrouted()), Quarantine: one(t.Quarantine()),

@@ -71,7 +71,7 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 	if live && (!isTerminal(a.in) || !isTerminal(a.out)) {
 		return usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
 	}
-	management, err := settings.management()
+	management, err := managementOf(settings)
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 	}
 	defer closePark()
 	s := sampler.New(sampler.Config{
-		Park: park, Topology: settings.topology, AMQPURL: settings.amqpURL, Management: management, Interval: o.interval,
+		Park: park, Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Interval: o.interval,
 	})
-	book := top.NewBook(settings.topology, time.Now())
+	book := top.NewBook(settings.Topology, time.Now())
 	switch {
 	case live:
 		return a.topLive(ctx, o, s, book)

@@ -65,7 +65,7 @@ func (a *app) changing(cmd *cobra.Command,
 		}
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = operation(settings.topology, ctx, channels)
+			changes, err = operation(settings.Topology, ctx, channels)
 			return err
 		})
 		if err != nil {
@@ -91,11 +91,11 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		if err != nil {
 			return err
 		}
-		management, err := settings.management()
+		management, err := managementOf(settings)
 		if err != nil {
 			return err
 		}
-		drifts, err := settings.topology.Verify(cmd.Context(), management)
+		drifts, err := settings.Topology.Verify(cmd.Context(), management)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ everything back.`, topology.SettleTime),
 		if err != nil {
 			return err
 		}
-		management, err := settings.management()
+		management, err := managementOf(settings)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ everything back.`, topology.SettleTime),
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
-			changes, err = settings.topology.Delete(ctx, channels, management, options)
+			changes, err = settings.Topology.Delete(ctx, channels, management, options)
 			return err
 		})
 		switch {
@@ -202,15 +202,15 @@ func (a *app) printChanges(format string, changes []topology.Change, nothing str
 }
 
 // management is a client of the management API for the virtual host of the AMQP URL.
-func (c config) management() (*topology.Management, error) {
-	if _, err := broker.New(broker.Config{URL: c.amqpURL}); err != nil {
+func managementOf(c config) (*topology.Management, error) {
+	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
 		return nil, err
 	}
-	uri, err := amqp.ParseURI(c.amqpURL)
+	uri, err := amqp.ParseURI(c.AMQPURL)
 	if err != nil {
 		return nil, err
 	}
-	management, err := topology.NewManagement(c.managementURL, uri.Vhost)
+	management, err := topology.NewManagement(c.ManagementURL, uri.Vhost)
 	return management, err
 }
 

@@ -22,11 +22,11 @@ const closeWithin = 5 * time.Second
 // withBrokerAs does work over a connection that says what it is for. The connection
 // outlives ctx, so that work can put right what it has begun.
 func withBrokerAs(ctx context.Context, a *app, c config, name, about string, work func(context.Context, topology.Channels) error) error {
-	if c.logLevel == slog.LevelInfo {
-		c.logLevel = slog.LevelWarn // that a short command has connected goes without saying
+	if c.LogLevel == slog.LevelInfo {
+		c.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.amqpURL, Name: "delaybridge " + name, About: about, GiveUpAfter: c.connectTimeout, Logger: a.logger(c),
+		URL: c.AMQPURL, Name: "delaybridge " + name, About: about, GiveUpAfter: c.ConnectTimeout, Logger: a.logger(c),
 	})
 	if err != nil {
 		return err

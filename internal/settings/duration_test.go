@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestParseDuration(t *testing.T) {
 		"100000d2000h":      100_000*day + 2000*time.Hour,
 		"90h0m0.000000001s": 90*time.Hour + 1,
 	} {
-		if got, err := parseDuration(text); err != nil || got != want {
+		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("%q: got %v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestParseDuration(t *testing.T) {
 		"", "d", "5", "5y", "1.5d", "-1d", "1d-1h", "1h1d", "1d1d", "1 d", "soon", "100001d",
 		"99999999999999999999d", "100000d2000000h", "3000000h",
 	} {
-		if got, err := parseDuration(text); err == nil {
+		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
@@ -42,7 +42,7 @@ func FuzzParseDuration(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		if err == nil && d < 0 && text[0] != '-' {
 			t.Errorf("%q became %v", text, d)
 		}

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 
 var leadingDays = regexp.MustCompile(`^([0-9]+)d`)
 
-// parseDuration reads a duration as people write it: 1500ms, 30m, 1h30m, 7d,
+// ParseDuration reads a duration as people write it: 1500ms, 30m, 1h30m, 7d,
 // 1d12h. A day has 24 hours.
-func parseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%q is not a duration: write 1500ms, 30m, 1h30m or 7d", text)
 	rest := text
 	var days time.Duration

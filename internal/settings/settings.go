@@ -1,0 +1,279 @@
+// Package settings reads what the command and a service with a [delaybridge.Client] have in
+// common: flags, environment and a YAML file say the same things in the same words.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Settings are all of them, read and checked.
+type Settings struct {
+	AMQPURL, ManagementURL, RedisURL string
+	Topology                         *topology.Topology
+	Described                        topology.Config // what Topology was made from
+	ConnectTimeout                   time.Duration
+	DedupeWindow                     time.Duration
+	Remember, Tombstones             time.Duration
+	LogLevel                         slog.Level
+	LogFormat                        string // text or json
+}
+
+// Setting is one of them. Its flag is --Key, its environment variable DELAYBRIDGE_KEY, and its
+// name in a file Key.
+type Setting struct {
+	Key, Default, Usage string
+}
+
+// Env returns the name of the environment variable.
+func (s Setting) Env() string {
+	return "DELAYBRIDGE_" + strings.ToUpper(strings.ReplaceAll(s.Key, "-", "_"))
+}
+
+// FileVariable is the environment variable that names the file.
+const FileVariable = "DELAYBRIDGE_CONFIG"
+
+// All returns every setting, in the order of the documentation.
+func All() []Setting { return slices.Clone(all[:]) }
+
+func keys() (keys []string) {
+	for _, setting := range all {
+		keys = append(keys, setting.Key)
+	}
+	return keys
+}
+
+var all = [...]Setting{
+	{"amqp-url", "amqp://guest:guest@localhost:5672/", "RabbitMQ, as an AMQP URI"},
+	{"management-url", "http://guest:guest@localhost:15672", "RabbitMQ's management API"},
+	{"redis-url", "redis://localhost:6379/0", "Redis: redis:// or rediss://, user:password@host:port/db; a cluster: ?addr=host:port for each further node; Sentinel: ?master_name=name"},
+	{"prefix", topology.DefaultPrefix, "start of the name of every exchange, queue and Redis key"},
+	{"tiers", ttlList(topology.DefaultTiers()), "TTLs of the tiers, comma-separated"},
+	{"lead", topology.TTLName(topology.DefaultLead), "how long before its due time a message may be promoted"},
+	{"shards", strconv.Itoa(topology.DefaultShards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
+	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers, and +tracked where all of its messages are to go through Redis"},
+	{"default-entry", amqp.ExchangeTopic, "type of the default entry's ready exchange, topic, or topic+tracked where all of its messages are to go through Redis"},
+	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
+	{"remember", durationText(redisbridge.DefaultRemember), "how long Redis knows of a message that it was delivered"},
+	{"tombstones", durationText(redisbridge.DefaultTombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
+	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
+	{"log-level", "info", "debug, info, warn or error"},
+	{"log-format", "text", "text or json"},
+}
+
+// Sources are where the value of a setting may come from: flag, then environment, then file,
+// then default.
+type Sources struct {
+	// LookupEnv reads a variable, as os.LookupEnv does. Nil is an empty environment.
+	LookupEnv func(string) (string, bool)
+	// Flag reads a flag that was given, by the key of its setting. Nil is none.
+	Flag func(key string) (string, bool)
+	// File is a YAML file, and FileFrom who named it. Empty is that of FileVariable, or none.
+	File, FileFrom string
+}
+
+// Value is a setting's value and where it came from.
+type Value struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Values returns the value of each setting. The error is that of the file.
+func (s Sources) Values() ([]Value, error) {
+	if s.LookupEnv == nil {
+		s.LookupEnv = func(string) (string, bool) { return "", false }
+	}
+	if s.Flag == nil {
+		s.Flag = func(string) (string, bool) { return "", false }
+	}
+	if env, ok := s.LookupEnv(FileVariable); ok && s.File == "" {
+		s.File, s.FileFrom = env, "environment "+FileVariable
+	}
+	file, err := readFile(s.File)
+	if err != nil {
+		if s.FileFrom != "" {
+			err = fmt.Errorf("%s: %w", s.FileFrom, err)
+		}
+		return nil, err
+	}
+	values := make([]Value, 0, len(all))
+	for _, setting := range all {
+		v := Value{Key: setting.Key, Value: setting.Default, Source: "default"}
+		if text, ok := file[setting.Key]; ok {
+			v.Value, v.Source = text, "file "+s.File
+		}
+		if text, ok := s.LookupEnv(setting.Env()); ok {
+			v.Value, v.Source = text, "environment "+setting.Env()
+		}
+		if text, ok := s.Flag(setting.Key); ok {
+			v.Value, v.Source = text, "flag --"+setting.Key
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// readFile reads a settings file. An unknown key is an error.
+func readFile(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path) //nolint:gosec // the user named it
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]any
+	if err := yaml.Unmarshal(content, &raw); err != nil {
+		// Without the lines of the file, which may have a password in them.
+		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
+	}
+	texts := map[string]string{}
+	for key, v := range raw {
+		if !slices.ContainsFunc(all[:], func(s Setting) bool { return s.Key == key }) {
+			return nil, fmt.Errorf("%s: unknown key %q: use %s", path, key, strings.Join(keys(), ", "))
+		}
+		switch v := v.(type) {
+		case []any:
+			parts := make([]string, len(v))
+			for i, part := range v {
+				parts[i] = fmt.Sprint(part)
+			}
+			texts[key] = strings.Join(parts, ",")
+		case map[string]any, nil:
+			return nil, fmt.Errorf("%s: %s: want a value or a list of values", path, key)
+		default:
+			texts[key] = fmt.Sprint(v)
+		}
+	}
+	return texts, nil
+}
+
+// Read reads and checks every setting. The error names all faults at once.
+func (s Sources) Read() (Settings, error) {
+	values, err := s.Values()
+	if err != nil {
+		return Settings{}, err
+	}
+	var c Settings
+	var tc topology.Config
+	var faults []error
+	for _, v := range values {
+		if err := c.set(&tc, v); err != nil {
+			faults = append(faults, fmt.Errorf("%s (from %s): %w", v.Key, v.Source, err))
+		}
+	}
+	if len(faults) == 0 {
+		if c.Topology, err = topology.New(tc); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	c.Described = tc
+	if err := errors.Join(faults...); err != nil {
+		return Settings{}, err
+	}
+	return c, nil
+}
+
+func (c *Settings) set(tc *topology.Config, v Value) (err error) {
+	switch v.Key {
+	case "amqp-url":
+		c.AMQPURL = v.Value
+	case "management-url":
+		c.ManagementURL = v.Value
+	case "redis-url":
+		c.RedisURL = v.Value
+	case "prefix":
+		tc.Prefix = v.Value
+	case "tiers":
+		for text := range strings.SplitSeq(v.Value, ",") {
+			ttl, err := ParseDuration(strings.TrimSpace(text))
+			if err != nil {
+				return err
+			}
+			tc.Tiers = append(tc.Tiers, ttl)
+		}
+	case "lead":
+		tc.Lead, err = ParseDuration(v.Value)
+	case "shards":
+		if tc.Shards, err = strconv.Atoi(v.Value); err != nil {
+			return fmt.Errorf("%q is not a number", v.Value)
+		}
+	case "entries":
+		tc.Entries, err = parseEntries(v.Value)
+	case "default-entry":
+		kind, tracked := cutTracked(v.Value)
+		if tc.Tracked = tracked; kind != amqp.ExchangeTopic {
+			return fmt.Errorf("%q: use topic or topic+tracked", v.Value)
+		}
+	case "dedupe-window":
+		if c.DedupeWindow, err = ParseDuration(v.Value); err == nil && c.DedupeWindow < 0 {
+			return fmt.Errorf("%q: must not be negative", v.Value)
+		}
+	case "remember":
+		if c.Remember, err = ParseDuration(v.Value); err == nil && c.Remember < time.Millisecond {
+			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
+	case "tombstones":
+		if c.Tombstones, err = ParseDuration(v.Value); err == nil && c.Tombstones < time.Millisecond {
+			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
+	case "connect-timeout":
+		c.ConnectTimeout, err = ParseDuration(v.Value)
+	case "log-level":
+		if err := c.LogLevel.UnmarshalText([]byte(v.Value)); err != nil {
+			return fmt.Errorf("%q: use debug, info, warn or error", v.Value)
+		}
+	case "log-format":
+		if c.LogFormat = v.Value; v.Value != "text" && v.Value != "json" {
+			return fmt.Errorf("%q: use text or json", v.Value)
+		}
+	}
+	return err
+}
+
+// parseEntries reads what is written orders=direct,audit=fanout+tracked. The error names
+// all that cannot be read; whether names and types will do is for the topology.
+func parseEntries(text string) ([]topology.Entry, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var entries []topology.Entry
+	var faults []error
+	for part := range strings.SplitSeq(text, ",") {
+		name, kind, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || name == "" {
+			faults = append(faults, fmt.Errorf("%q: write NAME=TYPE, such as orders=direct", part))
+			continue
+		}
+		kind, tracked := cutTracked(kind)
+		entries = append(entries, topology.Entry{Name: name, Kind: kind, Tracked: tracked})
+	}
+	return entries, errors.Join(faults...)
+}
+
+// cutTracked takes the word apart that says of which type an entry is.
+func cutTracked(text string) (kind string, tracked bool) { return strings.CutSuffix(text, "+tracked") }
+
+// durationText writes a duration as people do, and as ParseDuration reads it.
+func durationText(d time.Duration) string { return topology.TTLName(d) }
+
+func ttlList(ttls []time.Duration) string {
+	names := make([]string, len(ttls))
+	for i, ttl := range ttls {
+		names[i] = topology.TTLName(ttl)
+	}
+	return strings.Join(names, ",")
+}
