@@ -41,7 +41,7 @@ test-integration: ## Run the tests of the packages that talk to servers, but not
 		| awk '/internal\/servers/ && $$1 !~ /internal\/fault$$/ { print $$1 }')
 
 # CLUSTER_TESTS is what there is to test beside the servers themselves.
-CLUSTER_TESTS ?= ./redisbridge/... ./producer/... ./consumer ./consumer/ledger/redis ./topology/... ./cmd/...
+CLUSTER_TESTS ?= . ./redisbridge/... ./producer/... ./consumer ./consumer/ledger/redis ./topology/... ./cmd/...
 
 .PHONY: screenshots
 screenshots: ## Write what the management UI shows under load to bin/screenshots

@@ -9,6 +9,7 @@ func All() []Mutant {
 			File: "redisbridge/promote.go",
 			Old:  "		s.b.stop(began, err)\n		land(err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n",
 			New:  "		s.b.stop(began, err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n	land(nil)\n",
+			Only: "tiers and lanes refuse",
 			Rule: "published, and comes",
 		},
 		{
@@ -16,6 +17,7 @@ func All() []Mutant {
 			File: "redisbridge/lua/claim.lua",
 			Old:  "  schedule_add(KEYS[1], notes)\n  redis.call('DEL', KEYS[3])\n",
 			New:  "  redis.call('DEL', KEYS[3])\n",
+			Only: "bridge killed",
 			Rule: "published, and comes",
 		},
 		{
@@ -23,6 +25,7 @@ func All() []Mutant {
 			File: "redisbridge/intake.go",
 			Old:  "	for unsure := false; ; {\n		err := b.place(work, ready, &e)\n",
 			New:  "	acks.add(d.DeliveryTag)\n	for unsure := false; ; {\n		err := b.place(work, ready, &e)\n		if err == nil {\n			return\n		}\n",
+			Only: "bridge killed",
 			Rule: "published, and comes",
 		},
 		{
@@ -30,6 +33,7 @@ func All() []Mutant {
 			File: "internal/broker/line.go",
 			Old:  "	return fmt.Errorf(\"exchange %s: %w\", s.exchange, ErrRefused)\n",
 			New:  "	return nil\n",
+			Only: "tiers and lanes refuse",
 			Rule: "published, and comes",
 		},
 		{

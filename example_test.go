@@ -1,0 +1,119 @@
+package delaybridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/delaybridge/delaybridge"
+)
+
+// closeOrder is what a service does with a message.
+func closeOrder(_ context.Context, m delaybridge.Message) error {
+	fmt.Println("closing", m.ID)
+	return nil
+}
+
+// An order that is to be closed in half an hour, unless somebody pays.
+func ExampleClient_Publish() {
+	config, err := delaybridge.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := delaybridge.New(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+
+	m := delaybridge.Message{ID: "order-1", RoutingKey: "order.unpaid", Body: []byte(`{"order":1}`)}
+	receipt, err := client.Publish(ctx, m, delaybridge.After(30*time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(receipt.Path, "due in", time.Until(receipt.Due).Round(time.Minute))
+
+	stop()
+	if err := <-ended; err != nil {
+		log.Fatal(err)
+	}
+	// Prints: parked due in 30m0s
+}
+
+// Somebody pays. Cancelling needs no Run.
+func ExampleClient_Cancel() {
+	config, err := delaybridge.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := delaybridge.New(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	change, err := client.Cancel(context.Background(), "order-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(change.Outcome)
+	// Prints: done
+}
+
+// Where a message is.
+func ExampleClient_Get() {
+	config, err := delaybridge.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := delaybridge.New(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	switch entry, err := client.Get(context.Background(), "order-1"); {
+	case errors.Is(err, delaybridge.ErrNotFound):
+		fmt.Println("nobody knows it")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(entry.State)
+	}
+	// Prints: cancelled
+}
+
+// A service that closes orders when their messages are due.
+func ExampleClient_Consume() {
+	config, err := delaybridge.FromEnv()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := delaybridge.New(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext, normally
+	err = client.Consume(delaybridge.ConsumerConfig{
+		Queue: "closing", Bind: []string{"order.unpaid"},
+		Handler: delaybridge.HandlerFunc(func(ctx context.Context, m delaybridge.Message) error {
+			defer stop()
+			return closeOrder(ctx, m)
+		}),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		m := delaybridge.Message{ID: "order-2", RoutingKey: "order.unpaid"}
+		if _, err := client.Publish(ctx, m, delaybridge.After(1500*time.Millisecond)); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	if err := client.Run(ctx); err != nil { // until ctx ends, and the handlers are done
+		log.Fatal(err)
+	}
+	// Prints: closing order-2
+}
