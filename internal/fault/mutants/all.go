@@ -55,6 +55,7 @@ func All() []Mutant {
 			File: "redisbridge/lua/arrive.lua",
 			Old:  "if envelope and r.state == waiting and r.due <= now and",
 			New:  "if false and",
+			Only: "target refuses",
 			Rule: "comes, and has its effect",
 		},
 		{
@@ -68,7 +69,7 @@ func All() []Mutant {
 			Name: "a rejected message is acknowledged, and not put into quarantine",
 			File: "consumer/quarantine.go",
 			Old:  "		err := s.publish(h.wanted, out)\n",
-			New:  "		err := error(nil)\n",
+			New:  "		_, err := out, error(nil)\n",
 			Rule: "rejected, and in quarantine",
 		},
 
