@@ -45,10 +45,10 @@ func At(instant time.Time) When { return message.At(instant) }
 var (
 	// ErrNotFound means that Redis knows no message with this ID: none was tracked, or it was
 	// delivered longer ago than Config.Remember.
-	ErrNotFound = errors.New("no message with this ID is known")
+	ErrNotFound = redisbridge.ErrNotFound
 	// ErrCancelled means that the ID of what is to be published was cancelled, so that no
 	// server has the message.
-	ErrCancelled = errors.New("this ID was cancelled")
+	ErrCancelled = producer.ErrCancelled
 	// ErrNoRedis means that the call needs Config.RedisURL.
 	ErrNoRedis = errors.New("there is no Redis: set Config.RedisURL")
 )
@@ -247,11 +247,7 @@ func (c *Client) Close() error {
 // producer.ErrUnconfirmed nobody can know: publish again with the same ID. It returns
 // ErrCancelled where the ID was cancelled.
 func (c *Client) Publish(ctx context.Context, m Message, w When) (producer.Receipt, error) {
-	receipt, err := c.producer.Publish(ctx, m, w)
-	if err == nil && receipt.Cancelled {
-		return receipt, fmt.Errorf("publish %s: %w", m.ID, ErrCancelled)
-	}
-	return receipt, err
+	return c.producer.Publish(ctx, m, w)
 }
 
 // Cancel sees to it that the messages of the default entry with an ID have no effect, and says
@@ -273,13 +269,9 @@ func (c *Client) Reschedule(ctx context.Context, id string, w When) (redisbridge
 }
 
 // Get looks a message of the default entry up. It returns ErrNotFound where none is known.
-func (c *Client) Get(ctx context.Context, id string) (redisbridge.Entry, error) {
+func (c *Client) Get(ctx context.Context, id string) (redisbridge.MessageState, error) {
 	if c.park == nil {
-		return redisbridge.Entry{}, ErrNoRedis
+		return redisbridge.MessageState{}, ErrNoRedis
 	}
-	entry, ok, err := c.park.Look(ctx, id)
-	if err == nil && !ok {
-		err = fmt.Errorf("get %s: %w", id, ErrNotFound)
-	}
-	return entry, err
+	return c.park.Get(ctx, id)
 }

@@ -174,7 +174,7 @@ func TestClient(t *testing.T) {
 	if _, err := client.Publish(t.Context(), order("moved"), delaybridge.At(time.Now().Add(2*time.Hour))); !errors.Is(err, producer.ErrConflict) {
 		t.Errorf("another message with the ID of one that waits: %v", err)
 	}
-	if change, err := client.Cancel(t.Context(), "cancelled"); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := client.Cancel(t.Context(), "cancelled"); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Errorf("cancel: %+v, %v", change, err)
 	}
 	if _, err := client.Publish(t.Context(), order("cancelled"), delaybridge.After(time.Hour)); !errors.Is(err, delaybridge.ErrCancelled) {
@@ -186,7 +186,7 @@ func TestClient(t *testing.T) {
 	if _, err := client.Get(t.Context(), "nobody's"); !errors.Is(err, delaybridge.ErrNotFound) {
 		t.Errorf("get what nobody has published: %v", err)
 	}
-	if change, err := client.Reschedule(t.Context(), "moved", delaybridge.After(0)); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := client.Reschedule(t.Context(), "moved", delaybridge.After(0)); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Errorf("reschedule: %+v, %v", change, err)
 	}
 	attempts := map[string][]message.Path{}

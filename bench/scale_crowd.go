@@ -216,7 +216,7 @@ func (s *scale) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 	err = step(1, func() error {
 		return each(costNumber, promoteHands, func(i int) error {
 			out, err := site.park.Cancel(ctx, longID(1+round, i))
-			if err == nil && out.Outcome != redisbridge.Done {
+			if err == nil && out.Outcome != redisbridge.OutcomeDone {
 				err = errors.New("a message that was parked cannot be cancelled")
 			}
 			return err

@@ -7,7 +7,7 @@ import (
 )
 
 // Errors that callers of [Producer.Publish] branch on. Every error of Publish
-// wraps one of the first six.
+// wraps one of the first seven.
 var (
 	// ErrUnconfirmed means that nobody can know whether the server has the
 	// message: the connection or the context ended between sending and the
@@ -26,6 +26,9 @@ var (
 	// ErrConflict means that a message with the same ID and other content waits already,
 	// so that no server has this one.
 	ErrConflict = errors.New("another message with this ID waits")
+	// ErrCancelled means that the ID was cancelled, so that no server has the message. The due
+	// time of the receipt is that of the message that was cancelled, or zero.
+	ErrCancelled = errors.New("the ID was cancelled before")
 	// ErrInvalid means that the message or its delay breaks a limit. The error
 	// names every fault.
 	ErrInvalid = errors.New("invalid message")

@@ -24,9 +24,6 @@ type Receipt struct {
 	// than the parker remembers: one with this ID and the same content. It stays as it
 	// is, and Due is that message's.
 	Duplicate bool
-	// Cancelled means that this ID was cancelled, so that nothing was published. Due
-	// is that of the message that was cancelled, or zero.
-	Cancelled bool
 	// Past means that the instant had passed, so that the message is delivered
 	// at once.
 	Past bool
@@ -39,8 +36,8 @@ type Receipt struct {
 // x-deliver-at are left out: w counts.
 // A message of an entry beside the default one that takes a tier gets x-delay.
 //
-// The error wraps ErrInvalid, ErrConflict, ErrNotSent, ErrRefused, ErrUnroutable or
-// ErrUnconfirmed. Only after ErrUnconfirmed may a server have the message, and
+// The error wraps ErrInvalid, ErrConflict, ErrCancelled, ErrNotSent, ErrRefused, ErrUnroutable
+// or ErrUnconfirmed. Only after ErrUnconfirmed may a server have the message, and
 // may it still be on its way out: leave its body and headers alone.
 func (p *Producer) Publish(ctx context.Context, m message.Message, w message.When) (Receipt, error) {
 	now := time.Now()
@@ -68,7 +65,10 @@ func (p *Producer) publish(ctx context.Context, m message.Message, w message.Whe
 
 	m.Headers = withoutRequest(m.Headers)
 	receipt, err := p.take(ctx, entry, &m, w, now)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrCancelled):
+		return receipt, fmt.Errorf("publish %s: %w", m.ID, err)
+	case err != nil:
 		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
 	}
 	return receipt, nil
@@ -152,7 +152,7 @@ func (p *Producer) park(ctx context.Context, entry *routes, m *message.Message, 
 	case message.ParkedBefore:
 		receipt.Duplicate = true
 	case message.CancelledBefore:
-		receipt.Cancelled = true
+		return Receipt{Due: ticket.Due}, ErrCancelled
 	case message.Conflict:
 		return Receipt{}, fmt.Errorf("%w: it is due %s: give each message an ID of its own, or cancel that one",
 			ErrConflict, ticket.Due.UTC().Format(time.RFC3339))

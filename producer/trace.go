@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -27,12 +28,14 @@ func (p *Producer) chooseTraced(ctx context.Context, entry *routes, m message.Me
 	receipt, err := p.choose(ctx, entry, &m, w, now)
 	if span.IsRecording() && err == nil {
 		span.SetAttributes(tracing.Path.String(string(receipt.Path)), tracing.Due.String(receipt.Due.UTC().Format(time.RFC3339Nano)))
-		switch {
-		case receipt.Duplicate:
+		if receipt.Duplicate {
 			span.SetAttributes(tracing.Outcome.String("duplicate"))
-		case receipt.Cancelled:
-			span.SetAttributes(tracing.Outcome.String("cancelled before"))
 		}
+	}
+	if errors.Is(err, ErrCancelled) { // which is as somebody wanted it
+		span.SetAttributes(tracing.Outcome.String("cancelled before"))
+		tracing.End(span, nil)
+		return receipt, err
 	}
 	tracing.End(span, err)
 	return receipt, err

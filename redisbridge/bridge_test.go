@@ -350,3 +350,11 @@ func parseInt(t *testing.T, text string) int64 {
 	}
 	return n
 }
+
+// lookUp says whether a message is known.
+func lookUp(m redisbridge.MessageState, err error) (redisbridge.MessageState, bool, error) {
+	if errors.Is(err, redisbridge.ErrNotFound) {
+		return m, false, nil
+	}
+	return m, err == nil, err
+}

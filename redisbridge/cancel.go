@@ -17,18 +17,18 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Done: a message waited. It is cancelled, or has its new due time. Where the
+	// OutcomeDone: a message waited. It is cancelled, or has its new due time. Where the
 	// broker had it already, its consumer drops what comes out of it.
-	Done Outcome = "done"
-	// WasCancelled: the message was cancelled before.
-	WasCancelled Outcome = "cancelled before"
-	// WasDelivered: it is too late; a consumer has taken the message.
-	WasDelivered Outcome = "delivered"
-	// Recorded: no message with the ID waits in Redis. If one is on its way, in the
+	OutcomeDone Outcome = "done"
+	// OutcomeCancelledBefore: the message was cancelled before.
+	OutcomeCancelledBefore Outcome = "cancelled before"
+	// OutcomeDelivered: it is too late; a consumer has taken the message.
+	OutcomeDelivered Outcome = "delivered"
+	// OutcomeRecorded: no message with the ID waits in Redis. If one is on its way, in the
 	// inbox, in a tier or in its consumer's queue, it is dropped when it arrives, or
 	// parked again until its new due time, until Change.Until: by a bridge, or by a
 	// consumer that asks [Park.Arrive].
-	Recorded Outcome = "recorded"
+	OutcomeRecorded Outcome = "recorded"
 )
 
 // A Change is what [Park.Cancel] and [Park.Reschedule] return.
@@ -40,9 +40,9 @@ type Change struct {
 	Due time.Time
 	// Messages is how many messages with the ID the outcome is true of: those that have
 	// other content than the first one count, too. Where several outcomes are, it is the
-	// first of Done, Recorded, WasCancelled and WasDelivered.
+	// first of OutcomeDone, OutcomeRecorded, OutcomeCancelledBefore and OutcomeDelivered.
 	Messages int
-	// Until is until when what was cancelled is known to be, and what was Recorded holds;
+	// Until is until when what was cancelled is known to be, and what was OutcomeRecorded holds;
 	// zero otherwise.
 	Until time.Time
 }
@@ -52,7 +52,7 @@ type Change struct {
 func changeOf(answer []any) (_ Change, envelope string, _ error) {
 	r := reply{rest: answer}
 	code, at, due, messages, until := r.int(), r.int(), r.int(), r.int(), r.int()
-	outcomes := map[int64]Outcome{1: Done, 2: WasCancelled, 3: WasDelivered, 4: Recorded}
+	outcomes := map[int64]Outcome{1: OutcomeDone, 2: OutcomeCancelledBefore, 3: OutcomeDelivered, 4: OutcomeRecorded}
 	outcome, known := outcomes[code]
 	if !known {
 		r.fail("outcome %d has no meaning", code)
@@ -89,7 +89,7 @@ func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 // whether it came in time. An instant that has passed is now. Where the broker has the
 // message already it is parked again, as another version, and the consumer drops the
 // one that comes out at the old time, if it asks [Park.Arrive]. Of a message that went
-// straight into a tier nothing is known, and the outcome is Recorded: its consumer parks it
+// straight into a tier nothing is known, and the outcome is OutcomeRecorded: its consumer parks it
 // again when it comes, or handles it if the new time has passed by then. So it cannot be
 // brought forward.
 //

@@ -84,7 +84,7 @@ func (p *Park) count(ctx context.Context) (Counts, error) {
 
 // firstDue returns when the first message is due that a filter lets through.
 func (p *Park) firstDue(ctx context.Context, f Filter) (due time.Time, err error) {
-	err = p.list(ctx, f, func(e Entry) bool {
+	err = p.list(ctx, f, func(e MessageState) bool {
 		due = e.Due
 		return false
 	})

@@ -23,6 +23,9 @@ var (
 	// ErrConfiguration means that the password, a permission or a setting is
 	// wrong, so that trying again does not help.
 	ErrConfiguration = errors.New("wrong Redis configuration")
+	// ErrNotFound means that Redis knows no message with this ID: it may be in a tier or in the
+	// inbox, may have been delivered and forgotten, or may never have been.
+	ErrNotFound = errors.New("no message with this ID is known")
 	// ErrInvalid means that an argument is out of bounds, as the text says.
 	ErrInvalid = errors.New("invalid")
 	// ErrBusy means that all connections of the client's pool to Redis were in use for as

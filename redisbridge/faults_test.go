@@ -460,7 +460,7 @@ func (b *bench) tellWhereTheyAre(t *testing.T, due map[string]time.Time) {
 	defer b.arrivals.mu.Unlock()
 	for id, at := range due {
 		if len(b.arrivals.byID[id]) == 0 {
-			e, known, err := b.park.Look(t.Context(), id)
+			e, known, err := lookUp(b.park.Get(t.Context(), id))
 			t.Logf("%s, due %v: %+v, known %v (%v)", id, at, e, known, err)
 		}
 	}

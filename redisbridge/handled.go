@@ -15,7 +15,7 @@ import (
 const maxLines = 5
 
 // Handled notes down how far a consumer is with a message that it was told to handle by
-// [Park.Arrive], for [Park.Look]: one note for each queue, and eight in all. It is kept
+// [Park.Arrive], for [Park.Get]: one note for each queue, and eight in all. It is kept
 // for ParkConfig.Remember, from its retry on where there is to be one. A note of a queue
 // gives way to a later one, in whatever order they come. A message that is not known, or
 // not any more, is no error.

@@ -52,8 +52,8 @@ func TestRepetitionIsTheFirst(t *testing.T) {
 	if all := b.list(t, redisbridge.Filter{}); len(all) != 3 {
 		t.Errorf("%d messages wait, want 3: %+v", len(all), all)
 	}
-	b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "cancelled"))
-	moved := b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second)))
+	b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Cancel(t.Context(), "cancelled"))
+	moved := b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second)))
 	publish("cancelled", "") // and again, which is too late now
 	got := b.arrivals.awaitID(t, "moved")
 	if early := moved.Due.Sub(got.at); early > 0 {
@@ -92,13 +92,13 @@ func TestOneIDReachesAllItsMessages(t *testing.T) {
 	if all := b.list(t, redisbridge.Filter{IDPrefix: "moved"}); len(all) != n || all[0].ID != "moved" || all[0].Message.ID != "moved" {
 		t.Errorf("listed: %+v; want %d messages", all, n)
 	}
-	all, err := b.park.LookAll(t.Context(), "moved")
+	all, err := b.park.GetAll(t.Context(), "moved")
 	if err != nil || len(all) != n || all[0].Messages != n {
 		t.Errorf("looked up: %+v, %v; want %d messages", all, err, n)
 	}
-	b.changed(t, redisbridge.Done, n)(b.park.Cancel(t.Context(), "cancelled"))
-	b.changed(t, redisbridge.WasCancelled, n)(b.park.Cancel(t.Context(), "cancelled"))
-	due := b.changed(t, redisbridge.Done, n)(b.park.Reschedule(t.Context(), "moved", message.After(7*time.Second))).Due
+	b.changed(t, redisbridge.OutcomeDone, n)(b.park.Cancel(t.Context(), "cancelled"))
+	b.changed(t, redisbridge.OutcomeCancelledBefore, n)(b.park.Cancel(t.Context(), "cancelled"))
+	due := b.changed(t, redisbridge.OutcomeDone, n)(b.park.Reschedule(t.Context(), "moved", message.After(7*time.Second))).Due
 	until(t, "all have come", func() bool { return len(desk.times("all")) == n && len(desk.times("moved")) == n })
 	for _, at := range desk.times("moved") {
 		if at.Before(due) {
@@ -106,7 +106,7 @@ func TestOneIDReachesAllItsMessages(t *testing.T) {
 		}
 	}
 	// Of one that comes when its record is forgotten, as it was due, nothing is noted down.
-	if c, err := b.park.Cancel(t.Context(), "all"); err != nil || c.Outcome != redisbridge.WasDelivered {
+	if c, err := b.park.Cancel(t.Context(), "all"); err != nil || c.Outcome != redisbridge.OutcomeDelivered {
 		t.Errorf("got %+v, %v; want them delivered", c, err)
 	}
 	if got := desk.times("cancelled"); len(got) > 0 {
@@ -127,8 +127,8 @@ func TestOneIDReachesItsMessagesInTheBroker(t *testing.T) {
 		}
 	}
 	until(t, "all are in their lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 4 })
-	b.changed(t, redisbridge.Done, 2)(b.park.Cancel(t.Context(), "cancelled"))
-	due := b.changed(t, redisbridge.Done, 2)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second))).Due
+	b.changed(t, redisbridge.OutcomeDone, 2)(b.park.Cancel(t.Context(), "cancelled"))
+	due := b.changed(t, redisbridge.OutcomeDone, 2)(b.park.Reschedule(t.Context(), "moved", message.After(8*time.Second))).Due
 	until(t, "what is cancelled has come, and what is moved twice", func() bool {
 		return desk.drops("cancelled") == 2 && desk.drops("moved") == 2 && len(desk.times("moved")) == 2
 	})
@@ -170,7 +170,7 @@ func TestParkRefusesOtherContent(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}
-	b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "m"))
+	b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Cancel(t.Context(), "m"))
 	if got := park(other, message.After(time.Hour)); got.Parking != message.CancelledBefore {
 		t.Errorf("after it was cancelled: got %+v", got)
 	}
@@ -186,12 +186,12 @@ func TestIDBelongsToItsEntry(t *testing.T) {
 	for _, id := range []string{"m", "\x01m", "\x02m"} {
 		b.parkThis(t, &message.Message{ID: id, RoutingKey: "k"}, message.After(time.Hour))
 		b.parkThis(t, &message.Message{ID: id, RoutingKey: "k", Entry: "orders", Body: []byte("another")}, message.After(time.Hour))
-		b.changed(t, redisbridge.Done, 1)(orders.Cancel(t.Context(), id))
-		e, known, err := b.park.Look(t.Context(), id)
+		b.changed(t, redisbridge.OutcomeDone, 1)(orders.Cancel(t.Context(), id))
+		e, known, err := lookUp(b.park.Get(t.Context(), id))
 		if err != nil || !known || e.State != redisbridge.StateParked || e.ID != id {
 			t.Errorf("%q of the default entry: got %+v, %v, %v; want it parked", id, e, known, err)
 		}
-		e, known, err = orders.Look(t.Context(), id)
+		e, known, err = lookUp(orders.Get(t.Context(), id))
 		if err != nil || !known || e.State != redisbridge.StateCancelled || e.ID != id {
 			t.Errorf("%q of the other entry: got %+v, %v, %v; want it cancelled", id, e, known, err)
 		}
@@ -205,7 +205,7 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 	b := newBench(t, short())
 	b.parkOne(t, "m", message.After(time.Hour))
 	published := time.Now().Add(-time.Second)
-	change := b.changed(t, redisbridge.Done, 1)(b.park.Cancel(t.Context(), "m"))
+	change := b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Cancel(t.Context(), "m"))
 	if kept := change.Until.Sub(change.Due); kept < 24*time.Hour {
 		t.Errorf("the tombstone goes %v after the message would have been due", kept)
 	}
@@ -220,7 +220,7 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 		t.Errorf("a message that was published after the cancellation: got %+v, %v", arrival, err)
 	}
 	waitUntil(t, published.Add(3*time.Second))
-	again := b.changed(t, redisbridge.WasCancelled, 1)(b.park.Cancel(t.Context(), "m"))
+	again := b.changed(t, redisbridge.OutcomeCancelledBefore, 1)(b.park.Cancel(t.Context(), "m"))
 	if again.Until.Before(change.Until) {
 		t.Errorf("the tombstone goes at %v, and at %v after another cancellation", change.Until, again.Until)
 	}
@@ -228,7 +228,7 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: between}); err != nil || arrival.Fate != message.DropCancelled {
 		t.Errorf("a message that was published before the second cancellation: got %+v, %v", arrival, err)
 	}
-	recorded := b.changed(t, redisbridge.Recorded, 1)(b.park.Cancel(t.Context(), "never seen"))
+	recorded := b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Cancel(t.Context(), "never seen"))
 	if recorded.Until.Sub(recorded.At) < 24*time.Hour {
 		t.Errorf("recorded until %v", recorded.Until)
 	}
@@ -259,7 +259,7 @@ func TestSettledTwiceLosesNothing(t *testing.T) {
 	if _, err := redisbridge.ClaimAndVanish(t.Context(), first, 0); err != nil { // which forgets what is over
 		t.Fatal(err)
 	}
-	if _, known, err := b.park.Look(t.Context(), "again"); err != nil || !known {
+	if _, known, err := lookUp(b.park.Get(t.Context(), "again")); err != nil || !known {
 		t.Fatalf("known: %v, %v; the message is lost", known, err)
 	}
 	b.run(t, nil)
@@ -326,8 +326,8 @@ func TestRescheduleOfWhatAnotherConfigurationClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.changed(t, redisbridge.Done, 1)(park.Reschedule(t.Context(), "m", message.After(2*time.Hour)))
-	if e, known, err := b.park.Look(t.Context(), "m"); err != nil || !known || e.Version != 1 {
+	b.changed(t, redisbridge.OutcomeDone, 1)(park.Reschedule(t.Context(), "m", message.After(2*time.Hour)))
+	if e, known, err := lookUp(b.park.Get(t.Context(), "m")); err != nil || !known || e.Version != 1 {
 		t.Errorf("got %+v, %v; want another version, so that the copy with the old time is dropped", e, err)
 	}
 }
@@ -344,13 +344,13 @@ func TestRescheduledIDIsUsedAgain(t *testing.T) {
 	}
 	until(t, "they are in a lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 2 })
 	for _, id := range ids {
-		b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
+		b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
 		until(t, "it is delivered at its new due time, and settled", func() bool {
 			held, err := b.held(t, id)
 			return err == nil && !held && len(b.arrivals.of(id)) == 1
 		})
 	}
-	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), ids[1], message.After(time.Second)))
+	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), ids[1], message.After(time.Second)))
 	for _, id := range ids {
 		b.publishEntry(t, usedAgain(id))
 	}
@@ -368,7 +368,7 @@ func TestRescheduledIDIsUsedAgainInATier(t *testing.T) {
 	desk := b.attend(t)
 	inTier := amqp.Publishing{MessageId: "m", Body: []byte("close"), Headers: amqp.Table{"x-delay": int64(6000)}}
 	b.publishEntry(t, inTier)
-	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(6100*time.Millisecond)))
+	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(6100*time.Millisecond)))
 	until(t, "it is delivered at its new due time", func() bool { return len(desk.times("m")) == 1 })
 	b.publishEntry(t, inTier)
 	until(t, "the new message is delivered", func() bool { return len(desk.times("m")) == 2 })
@@ -385,7 +385,7 @@ func TestParkedAgainIsKnownByItsContent(t *testing.T) {
 		"a Go producer's":    {Journey: message.Journey{Published: published, Due: published.Add(time.Second), Path: message.PathTier("1s")}},
 	} {
 		m := message.Message{ID: name, RoutingKey: "order.unpaid", Body: []byte("one"), Headers: inTier.Headers}
-		due := b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), name, message.After(time.Hour))).Due
+		due := b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), name, message.After(time.Hour))).Due
 		inTier.ID, inTier.RoutingKey, inTier.Body = m.ID, m.RoutingKey, m.Body
 		if arrival, err := b.park.Arrive(t.Context(), &inTier); err != nil || arrival.Fate != message.DropRescheduled {
 			t.Fatalf("%s: before its new due time: %+v, %v", name, arrival, err)
@@ -510,9 +510,9 @@ func TestAnotherMessageInATierIsNoOldCopy(t *testing.T) {
 			t.Errorf("%s of version %d: got %+v, %v; want %s", m.Body, m.Journey.Version, arrival, err, want)
 		}
 	}
-	b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
+	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
 	arrives(inTier("one", 0), message.DropRescheduled)
-	entry, _, err := b.park.Look(t.Context(), "m")
+	entry, _, err := lookUp(b.park.Get(t.Context(), "m"))
 	if err != nil || entry.Version == 0 {
 		t.Fatalf("got %+v, %v; want another version", entry, err)
 	}
@@ -544,9 +544,9 @@ func TestOldCopyOfATierIsTold(t *testing.T) {
 				t.Errorf("published %s, version %d: got %+v, %v; want %s", c.published, version, arrival, err, want)
 			}
 		}
-		b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), c.published, message.After(time.Hour)))
+		b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), c.published, message.After(time.Hour)))
 		arrives(0, message.DropRescheduled) // before its new due time
-		entry, _, err := b.park.Look(t.Context(), c.published)
+		entry, _, err := lookUp(b.park.Get(t.Context(), c.published))
 		if err != nil || entry.Version == 0 {
 			t.Fatalf("got %+v, %v; want another version", entry, err)
 		}

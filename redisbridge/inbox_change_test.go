@@ -24,11 +24,11 @@ func TestChangesReachTheInbox(t *testing.T) {
 		for _, id := range []string{name + ", cancelled", name + ", moved", name} {
 			b.enter(t, ch, id, delay)
 		}
-		if change, err := b.park.Cancel(t.Context(), name+", cancelled"); err != nil || change.Outcome != redisbridge.Recorded {
+		if change, err := b.park.Cancel(t.Context(), name+", cancelled"); err != nil || change.Outcome != redisbridge.OutcomeRecorded {
 			t.Fatalf("got %+v, %v; want that nothing is known", change, err)
 		}
 		change, err := b.park.Reschedule(t.Context(), name+", moved", message.After(4*time.Second))
-		if err != nil || change.Outcome != redisbridge.Recorded {
+		if err != nil || change.Outcome != redisbridge.OutcomeRecorded {
 			t.Fatalf("got %+v, %v; want that nothing is known", change, err)
 		}
 		moved[name+", moved"] = change.Due
@@ -72,10 +72,10 @@ func TestChangesOfWhatTheInboxHandsOn(t *testing.T) {
 		}
 	}
 	change, err := b.park.Cancel(t.Context(), "cancelled")
-	if err != nil || change.Outcome != redisbridge.Recorded {
+	if err != nil || change.Outcome != redisbridge.OutcomeRecorded {
 		t.Errorf("cancelled: got %+v, %v; want it recorded", change, err)
 	}
-	if change, err = b.park.Reschedule(t.Context(), "moved", message.After(9*time.Second)); err != nil || change.Outcome != redisbridge.Recorded {
+	if change, err = b.park.Reschedule(t.Context(), "moved", message.After(9*time.Second)); err != nil || change.Outcome != redisbridge.OutcomeRecorded {
 		t.Errorf("rescheduled: got %+v, %v; want it recorded", change, err)
 	}
 	waitUntil(t, time.Now().Add(6*time.Second)) // longer than clocks may differ (lua/arrive.lua)

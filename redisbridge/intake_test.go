@@ -269,11 +269,11 @@ func TestMessageThatHasChangedHandsIsOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
 	b.changeHands(t, amqp.Publishing{MessageId: "m", Headers: amqp.Table{"x-delay": int32(7500)}, Body: []byte("one")}, func() bool {
-		_, known, err := b.park.Look(t.Context(), "m")
+		_, known, err := lookUp(b.park.Get(t.Context(), "m"))
 		return err == nil && known
 	})
 	change, err := b.park.Reschedule(t.Context(), "m", message.After(11*time.Second))
-	if err != nil || change.Outcome != redisbridge.Done {
+	if err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Fatalf("reschedule: %+v, %v; want it done", change, err)
 	}
 	got := b.arrivals.awaitID(t, "m")

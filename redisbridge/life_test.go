@@ -188,13 +188,13 @@ func (p place) put(t *testing.T, b *bench, ch *amqp.Channel, id string) redisbri
 	t.Helper()
 	if p.tier {
 		b.enter(t, ch, id, p.delay)
-		return redisbridge.Recorded // to Redis, which has never seen it
+		return redisbridge.OutcomeRecorded // to Redis, which has never seen it
 	}
 	b.parkOne(t, id, message.After(p.delay))
 	if p.promoted {
 		until(t, id+" is promoted", func() bool { held, err := b.held(t, id); return err == nil && !held })
 	}
-	return redisbridge.Done
+	return redisbridge.OutcomeDone
 }
 
 func TestCancelWhereverItIs(t *testing.T) {
@@ -205,7 +205,7 @@ func TestCancelWhereverItIs(t *testing.T) {
 	for _, place := range places() {
 		t.Run(place.name, func(t *testing.T) {
 			first := place.put(t, b, ch, place.name)
-			second := redisbridge.WasCancelled
+			second := redisbridge.OutcomeCancelledBefore
 			if place.tier {
 				second = first
 			}
@@ -214,7 +214,7 @@ func TestCancelWhereverItIs(t *testing.T) {
 					t.Errorf("cancelled %d times: got %+v, %v; want %s", i+1, change, err, want)
 				}
 			}
-			if change, err := b.park.Reschedule(t.Context(), place.name, message.After(0)); err != nil || change.Outcome != redisbridge.WasCancelled {
+			if change, err := b.park.Reschedule(t.Context(), place.name, message.After(0)); err != nil || change.Outcome != redisbridge.OutcomeCancelledBefore {
 				t.Errorf("rescheduled: got %+v, %v; want that it was cancelled", change, err)
 			}
 			after := "after " + place.name
@@ -266,7 +266,7 @@ func TestRescheduleWhereverItIs(t *testing.T) {
 					},
 				} {
 					got, err := again()
-					if err != nil || got.Outcome != redisbridge.WasDelivered || got.At.Sub(handled).Abs() > 10*time.Second {
+					if err != nil || got.Outcome != redisbridge.OutcomeDelivered || got.At.Sub(handled).Abs() > 10*time.Second {
 						t.Errorf("%s afterwards: got %+v, %v; want that it was delivered at %v", change, got, err, handled)
 					}
 				}
@@ -358,7 +358,7 @@ func TestWhatIsToldOfAChangeIsTrue(t *testing.T) {
 		}
 		if id := fmt.Sprint("m-", i); i%7 == 0 && len(desk.times(id)) > 0 {
 			late, err := b.park.Cancel(t.Context(), id)
-			if err != nil || late.Outcome != redisbridge.WasDelivered {
+			if err != nil || late.Outcome != redisbridge.OutcomeDelivered {
 				t.Errorf("cancel %s when it is too late: got %+v, %v", id, late, err)
 			}
 			told[late.Outcome]++
@@ -370,7 +370,7 @@ func TestWhatIsToldOfAChangeIsTrue(t *testing.T) {
 			told[a.Outcome]++
 		}
 	}
-	for _, outcome := range []redisbridge.Outcome{redisbridge.Done, redisbridge.WasCancelled, redisbridge.WasDelivered, redisbridge.Recorded} {
+	for _, outcome := range []redisbridge.Outcome{redisbridge.OutcomeDone, redisbridge.OutcomeCancelledBefore, redisbridge.OutcomeDelivered, redisbridge.OutcomeRecorded} {
 		if told[outcome] == 0 {
 			t.Errorf("nobody was told %q, so this tests little: %v", outcome, told)
 		}
@@ -380,10 +380,10 @@ func TestWhatIsToldOfAChangeIsTrue(t *testing.T) {
 // cancelled reports whether a cancellation came in time, as far as that was told.
 func cancelled(acts []act) bool {
 	for _, a := range acts {
-		if a.Outcome == redisbridge.WasDelivered {
+		if a.Outcome == redisbridge.OutcomeDelivered {
 			return false
 		}
-		if a.cancel && a.Outcome != redisbridge.WasDelivered || a.Outcome == redisbridge.WasCancelled {
+		if a.cancel && a.Outcome != redisbridge.OutcomeDelivered || a.Outcome == redisbridge.OutcomeCancelledBefore {
 			return true
 		}
 	}
@@ -400,7 +400,7 @@ func untrue(acts []act, handled []time.Time) (faults []string) {
 			faults = append(faults, "lost")
 		}
 		for _, a := range acts {
-			if a.Outcome == redisbridge.WasDelivered {
+			if a.Outcome == redisbridge.OutcomeDelivered {
 				faults = append(faults, "told that it was delivered")
 			}
 		}
@@ -408,13 +408,13 @@ func untrue(acts []act, handled []time.Time) (faults []string) {
 	}
 	for _, a := range acts {
 		switch before, after := handled[0].Before(a.called), handled[0].After(a.answered); {
-		case a.Outcome == redisbridge.Done && a.cancel, a.Outcome == redisbridge.WasCancelled:
+		case a.Outcome == redisbridge.OutcomeDone && a.cancel, a.Outcome == redisbridge.OutcomeCancelledBefore:
 			faults = append(faults, "handled though cancelled")
-		case a.Outcome == redisbridge.Done && before:
+		case a.Outcome == redisbridge.OutcomeDone && before:
 			faults = append(faults, "rescheduled though delivered")
-		case a.Outcome == redisbridge.Recorded && a.cancel && after:
+		case a.Outcome == redisbridge.OutcomeRecorded && a.cancel && after:
 			faults = append(faults, "handled after a tombstone")
-		case !a.cancel && a.Outcome != redisbridge.WasDelivered && after && handled[0].Before(a.Due) && last(acts, a):
+		case !a.cancel && a.Outcome != redisbridge.OutcomeDelivered && after && handled[0].Before(a.Due) && last(acts, a):
 			faults = append(faults, "early")
 		}
 	}
@@ -424,7 +424,7 @@ func untrue(acts []act, handled []time.Time) (faults []string) {
 // last reports whether a is the last change of the due time.
 func last(acts []act, a act) bool {
 	for _, other := range acts {
-		if !other.cancel && other.called.After(a.called) && other.Outcome != redisbridge.WasDelivered {
+		if !other.cancel && other.called.After(a.called) && other.Outcome != redisbridge.OutcomeDelivered {
 			return false
 		}
 	}
@@ -441,7 +441,7 @@ func TestOldCopyIsDroppedAfterARepetition(t *testing.T) {
 	const id = "o-1"
 	b.parkOne(t, id, message.After(8*time.Second))
 	until(t, "promoted", func() bool { held, err := b.held(t, id); return err == nil && !held })
-	if change, err := b.park.Reschedule(t.Context(), id, message.After(0)); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := b.park.Reschedule(t.Context(), id, message.After(0)); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Fatalf("rescheduled: %+v, %v", change, err)
 	}
 	until(t, "handled early", func() bool { return len(desk.times(id)) == 1 })
@@ -477,7 +477,7 @@ func TestHandledInOneQueueComesToTheOther(t *testing.T) {
 	if e.State != redisbridge.StateDelivered || !e.Due.Equal(due) || e.Path != message.PathParkedReady {
 		t.Errorf("looked up: %+v", e)
 	}
-	b.changed(t, redisbridge.WasDelivered, 1)(b.park.Cancel(t.Context(), "m"))
+	b.changed(t, redisbridge.OutcomeDelivered, 1)(b.park.Cancel(t.Context(), "m"))
 	b.parkOne(t, "m", message.After(time.Hour)) // which is another message, and must not displace it
 	if _, err := ch.QueuePurge(full, false); err != nil {
 		t.Fatal(err)
@@ -490,7 +490,7 @@ func TestHandledInOneQueueComesToTheOther(t *testing.T) {
 		return there && d.MessageId == "m" && string(d.Body) == "m"
 	})
 	reportWhen(t, b.park, "it is settled", func(r redisbridge.BridgeReport) bool { return r.Settled == 1 })
-	all, err := b.park.LookAll(t.Context(), "m")
+	all, err := b.park.GetAll(t.Context(), "m")
 	if err != nil || len(all) != 2 || all[0].State != redisbridge.StateDelivered || all[0].Path != message.PathParkedReady {
 		t.Errorf("looked up: %+v, %v; want that it stays delivered", all, err)
 	}

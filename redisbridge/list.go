@@ -31,7 +31,7 @@ func (f Filter) validate() error {
 	}
 }
 
-func (f Filter) matches(e *Entry) bool {
+func (f Filter) matches(e *MessageState) bool {
 	return (f.From.IsZero() || !e.Due.Before(f.From)) && (f.State == "" || e.State == f.State) &&
 		(f.RoutingKey == "" || e.Unreadable == nil && e.Message.RoutingKey == f.RoutingKey)
 }
@@ -48,15 +48,15 @@ func (f Filter) matches(e *Entry) bool {
 // missing, or be listed twice with different due times. With a ParkConfig.Window all of the
 // messages in lanes are looked for at the start, among those whose IDs are remembered;
 // what enters a lane after that, and before its page is read, is missing.
-func (p *Park) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		if err := p.list(ctx, f, func(e Entry) bool { return yield(e, nil) }); err != nil {
-			yield(Entry{}, fmt.Errorf("list messages: %w", err))
+func (p *Park) List(ctx context.Context, f Filter) iter.Seq2[MessageState, error] {
+	return func(yield func(MessageState, error) bool) {
+		if err := p.list(ctx, f, func(e MessageState) bool { return yield(e, nil) }); err != nil {
+			yield(MessageState{}, fmt.Errorf("list messages: %w", err))
 		}
 	}
 }
 
-func (p *Park) list(ctx context.Context, f Filter, yield func(Entry) bool) error {
+func (p *Park) list(ctx context.Context, f Filter, yield func(MessageState) bool) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *Park) list(ctx context.Context, f Filter, yield func(Entry) bool) error
 				first = i
 			}
 		}
-		if !yield(heads[first].item.Entry) {
+		if !yield(heads[first].item.MessageState) {
 			return nil
 		}
 		there, err := heads[first].next(ctx)
@@ -109,7 +109,7 @@ func (h *shardHead) next(ctx context.Context) (there bool, err error) {
 		if err != nil || !there {
 			return false, err
 		}
-		if h.list.filter.matches(&h.item.Entry) {
+		if h.list.filter.matches(&h.item.MessageState) {
 			return true, nil
 		}
 	}

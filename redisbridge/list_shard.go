@@ -42,7 +42,7 @@ type source struct {
 
 // An item is an entry on its way into the list.
 type item struct {
-	Entry
+	MessageState
 	key    string
 	due    int64 // Unix ms
 	moveAt int64 // it may be met again, in another source, from then on
@@ -259,7 +259,7 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 	if !stored.whole() {
 		return
 	}
-	one := item{Entry: l.park.entry(l.shard, key, stored), key: key, due: stored.due()}
+	one := item{MessageState: l.park.entry(l.shard, key, stored), key: key, due: stored.due()}
 	one.Bytes = int(bytes)
 	switch s.name {
 	case sourceClaimed:
@@ -267,12 +267,12 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 			return // it has been met, or will be
 		}
 		one.State = StatePromoting
-		l.park.promoted(&one.Entry, stored, at)
+		l.park.promoted(&one.MessageState, stored, at)
 	case sourceKept:
 		if (one.Version > 0) != (s.late > 0) {
 			return // it is the other source's
 		}
-		l.park.promoted(&one.Entry, stored, at)
+		l.park.promoted(&one.MessageState, stored, at)
 		one.State, one.PromoteAt = StateInLane, time.Time{}
 	default:
 		if l.isStale(s, at, stored) {
@@ -281,7 +281,7 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 		if s.lead > 0 { // otherwise there may be a stale entry, too
 			one.moveAt = at
 		}
-		l.park.promoted(&one.Entry, stored, at)
+		l.park.promoted(&one.MessageState, stored, at)
 	}
 	one.Message, one.Unreadable = message.PeekEnvelope(stored.envelope(), one.ID)
 	heap.Push(&l.found, one)

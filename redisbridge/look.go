@@ -35,8 +35,8 @@ const (
 	StateMoved State = "rescheduled on its way"
 )
 
-// An Entry is what Redis knows of a message. Instants are zero where they are unknown.
-type Entry struct {
+// A MessageState is what Redis knows of a message. Instants are zero where they are unknown.
+type MessageState struct {
 	// ID is the one that the message is parked under. If that is another than its
 	// own, as for a retry, Message has its own.
 	ID string
@@ -79,19 +79,22 @@ type Entry struct {
 	Unreadable error
 }
 
-// Look returns what Redis knows of the first message with an ID, and false where it knows
-// nothing: the message may be in a tier or in the inbox, may have been delivered and
-// forgotten, or may never have been. It changes nothing.
-func (p *Park) Look(ctx context.Context, id string) (Entry, bool, error) {
-	all, err := p.LookAll(ctx, id)
-	if err != nil || len(all) == 0 {
-		return Entry{}, false, err
+// Get returns what Redis knows of the first message with an ID. The error wraps ErrNotFound
+// where it knows nothing. It changes nothing.
+func (p *Park) Get(ctx context.Context, id string) (MessageState, error) {
+	all, err := p.GetAll(ctx, id)
+	if err != nil {
+		return MessageState{}, err
 	}
-	return all[0], true, nil
+	if len(all) == 0 {
+		return MessageState{}, fmt.Errorf("look up message %s: %w", id, ErrNotFound)
+	}
+	return all[0], nil
 }
 
-// LookAll is Look for all messages with an ID: the first one, and those with other content.
-func (p *Park) LookAll(ctx context.Context, id string) ([]Entry, error) {
+// GetAll returns what Redis knows of all messages with an ID: the first one, and those with
+// other content. None is no error.
+func (p *Park) GetAll(ctx context.Context, id string) ([]MessageState, error) {
 	all, err := p.look(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("look up message %s: %w", id, err)
@@ -99,7 +102,7 @@ func (p *Park) LookAll(ctx context.Context, id string) ([]Entry, error) {
 	return all, nil
 }
 
-func (p *Park) look(ctx context.Context, id string) (all []Entry, err error) {
+func (p *Park) look(ctx context.Context, id string) (all []MessageState, err error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
@@ -137,7 +140,7 @@ func (p *Park) look(ctx context.Context, id string) (all []Entry, err error) {
 
 // found is what a record says, and its scores in what is claimed and kept. at is its instant
 // of promotion, Unix ms, if it is parked.
-func (p *Park) found(shard int, key string, stored record, now int64, claimed, kept string, at int64) (Entry, error) {
+func (p *Park) found(shard int, key string, stored record, now int64, claimed, kept string, at int64) (MessageState, error) {
 	e := p.entry(shard, key, stored)
 	e.Bytes = len(stored)
 	if stored.state() != stateWaiting {
@@ -151,7 +154,7 @@ func (p *Park) found(shard int, key string, stored record, now int64, claimed, k
 	case claimed != "":
 		score, err := strconv.ParseFloat(claimed, 64)
 		if err != nil {
-			return Entry{}, err
+			return MessageState{}, err
 		}
 		e.State, at = StatePromoting, int64(math.Floor(score))
 	}
@@ -172,8 +175,8 @@ func checkID(id string) error {
 }
 
 // entry is what a record says by itself: where it waits, it is taken for parked.
-func (p *Park) entry(shard int, key string, r record) Entry {
-	e := Entry{
+func (p *Park) entry(shard int, key string, r record) MessageState {
+	e := MessageState{
 		ID: idOf(key), Shard: shard, Version: r.version(),
 		Due: instantOf(r.due()), Published: instantOf(r.published()),
 	}
@@ -196,7 +199,7 @@ func (p *Park) entry(shard int, key string, r record) Entry {
 }
 
 // promoted fills in what follows from when a message is to be promoted.
-func (p *Park) promoted(e *Entry, r record, at int64) {
+func (p *Park) promoted(e *MessageState, r record, at int64) {
 	e.PromoteAt = instantOf(at)
 	e.Lane = time.Duration(r.lead(at, p.config.Topology.Leads())) * time.Millisecond
 	e.Path = message.PathParkedReady

@@ -19,9 +19,9 @@ import (
 )
 
 // lookUp looks an ID up that is known.
-func (b *bench) lookUp(t *testing.T, id string) redisbridge.Entry {
+func (b *bench) lookUp(t *testing.T, id string) redisbridge.MessageState {
 	t.Helper()
-	e, known, err := b.park.Look(t.Context(), id)
+	e, known, err := lookUp(b.park.Get(t.Context(), id))
 	if err != nil || !known {
 		t.Fatalf("look up %s: known %v, %v", id, known, err)
 	}
@@ -29,7 +29,7 @@ func (b *bench) lookUp(t *testing.T, id string) redisbridge.Entry {
 }
 
 // lookUntil looks an ID up until it is in a state.
-func (b *bench) lookUntil(t *testing.T, id string, want redisbridge.State) redisbridge.Entry {
+func (b *bench) lookUntil(t *testing.T, id string, want redisbridge.State) redisbridge.MessageState {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		e := b.lookUp(t, id)
@@ -60,14 +60,14 @@ func TestLook(t *testing.T) {
 	for time.Now().UnixMilli() == published.UnixMilli() {
 		runtime.Gosched() // in the same millisecond it would not show
 	}
-	if c, err := b.park.Reschedule(t.Context(), "o-1", message.After(30*time.Second)); err != nil || c.Outcome != redisbridge.Done {
+	if c, err := b.park.Reschedule(t.Context(), "o-1", message.After(30*time.Second)); err != nil || c.Outcome != redisbridge.OutcomeDone {
 		t.Fatalf("reschedule: got %+v, %v", c, err)
 	}
 	e = b.lookUp(t, "o-1")
 	if e.State != redisbridge.StateParked || e.Lane != 20*time.Second || !e.Published.Equal(published) || e.Rescheduled.Before(published) {
 		t.Errorf("rescheduled: got %+v", e)
 	}
-	if c, err := b.park.Cancel(t.Context(), "o-1"); err != nil || c.Outcome != redisbridge.Done {
+	if c, err := b.park.Cancel(t.Context(), "o-1"); err != nil || c.Outcome != redisbridge.OutcomeDone {
 		t.Fatalf("cancel: got %+v, %v", c, err)
 	}
 	e = b.lookUp(t, "o-1")
@@ -79,17 +79,17 @@ func TestLook(t *testing.T) {
 	if e := b.lookUp(t, "soon"); e.Lane != 0 || e.Path != message.PathParkedReady {
 		t.Errorf("shorter than every tier: got %+v", e)
 	}
-	if _, known, err := b.park.Look(t.Context(), "never was"); known || err != nil {
+	if _, known, err := lookUp(b.park.Get(t.Context(), "never was")); known || err != nil {
 		t.Errorf("an ID that nobody knows: got %v, %v", known, err)
 	}
-	if c, err := b.park.Reschedule(t.Context(), "in a tier", message.After(time.Hour)); err != nil || c.Outcome != redisbridge.Recorded {
+	if c, err := b.park.Reschedule(t.Context(), "in a tier", message.After(time.Hour)); err != nil || c.Outcome != redisbridge.OutcomeRecorded {
 		t.Fatalf("reschedule what is unknown: got %+v, %v", c, err)
 	}
 	if e := b.lookUp(t, "in a tier"); e.State != redisbridge.StateMoved || !e.Published.IsZero() || e.Rescheduled.IsZero() {
 		t.Errorf("rescheduled on its way: got %+v", e)
 	}
 	for _, id := range []string{"", strings.Repeat("x", 256)} {
-		if _, _, err := b.park.Look(t.Context(), id); !errors.Is(err, redisbridge.ErrInvalid) {
+		if _, _, err := lookUp(b.park.Get(t.Context(), id)); !errors.Is(err, redisbridge.ErrInvalid) {
 			t.Errorf("an ID of %d bytes: got %v, want ErrInvalid", len(id), err)
 		}
 	}
@@ -175,7 +175,7 @@ func (b *bench) tellOfHandling(t *testing.T, m *message.Message) {
 			t.Error(err)
 		}
 	}
-	if _, known, err := b.park.Look(t.Context(), "never was"); known || err != nil {
+	if _, known, err := lookUp(b.park.Get(t.Context(), "never was")); known || err != nil {
 		t.Errorf("an ID that nobody knows: got %v, %v", known, err)
 	}
 	if e := b.lookUp(t, "o-1"); e.Handled[0].Queue != failed.Queue {
@@ -183,13 +183,13 @@ func (b *bench) tellOfHandling(t *testing.T, m *message.Message) {
 	}
 }
 
-func (b *bench) list(t *testing.T, f redisbridge.Filter) []redisbridge.Entry {
+func (b *bench) list(t *testing.T, f redisbridge.Filter) []redisbridge.MessageState {
 	t.Helper()
 	return listOf(t, b.park, f)
 }
 
 // listOf lists, and checks the order.
-func listOf(t *testing.T, p *redisbridge.Park, f redisbridge.Filter) (all []redisbridge.Entry) {
+func listOf(t *testing.T, p *redisbridge.Park, f redisbridge.Filter) (all []redisbridge.MessageState) {
 	t.Helper()
 	for e, err := range p.List(t.Context(), f) {
 		if err != nil {

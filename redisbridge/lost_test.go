@@ -64,14 +64,14 @@ func TestCopyOfALostRescheduleIsTheMessage(t *testing.T) {
 			if tc.knowsIt {
 				lose = b.rememberShard(t)
 			}
-			b.changed(t, redisbridge.Done, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
+			b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), id, message.After(0)))
 			until(t, "it is in its queue", inBroker)
 			lose()
 			if tc.later > 0 {
 				if tc.knowsIt {
 					until(t, "it was due, by what Redis knows", func() bool { return time.Now().After(due) })
 				}
-				b.changed(t, redisbridge.Recorded, 1)(b.park.Reschedule(t.Context(), id, message.After(tc.later)))
+				b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), id, message.After(tc.later)))
 			}
 			desk := b.attend(t)
 			drops := 1 // the first copy

@@ -136,7 +136,7 @@ func TestParkTellsMessagesApart(t *testing.T) {
 	}
 	all.Wait()
 	for i, c := range calls {
-		e, known, err := b.park.Look(t.Context(), c.m.ID)
+		e, known, err := lookUp(b.park.Get(t.Context(), c.m.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestCancel(t *testing.T) {
 	for _, c := range []struct {
 		id   string
 		want redisbridge.Outcome
-	}{{"goes", redisbridge.Done}, {"goes", redisbridge.WasCancelled}, {"never was", redisbridge.Recorded}} {
+	}{{"goes", redisbridge.OutcomeDone}, {"goes", redisbridge.OutcomeCancelledBefore}, {"never was", redisbridge.OutcomeRecorded}} {
 		got, err := b.park.Cancel(t.Context(), c.id)
 		if err != nil || got.Outcome != c.want {
 			t.Errorf("cancel %q: got %v, %v; want %v", c.id, got, err, c.want)

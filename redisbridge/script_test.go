@@ -88,28 +88,28 @@ func TestScriptForOtherLanguages(t *testing.T) {
 	m := next("wanted")
 	want(m, handle)
 	want(m, handle) // delivered again
-	told(redisbridge.WasDelivered)(b.park.Cancel(t.Context(), "wanted"))
+	told(redisbridge.OutcomeDelivered)(b.park.Cancel(t.Context(), "wanted"))
 
 	b.parkOne(t, "cancelled", message.After(600*time.Millisecond))
 	m = next("cancelled") // nobody has told Redis
-	told(redisbridge.Recorded)(b.park.Cancel(t.Context(), "cancelled"))
+	told(redisbridge.OutcomeRecorded)(b.park.Cancel(t.Context(), "cancelled"))
 	want(m, drop)
 
 	b.parkOne(t, "rescheduled", message.After(1800*time.Millisecond))
 	until(t, "it is promoted", func() bool { held, err := b.held(t, "rescheduled"); return err == nil && !held })
-	told(redisbridge.Done)(b.park.Reschedule(t.Context(), "rescheduled", message.After(3*time.Second)))
+	told(redisbridge.OutcomeDone)(b.park.Reschedule(t.Context(), "rescheduled", message.After(3*time.Second)))
 	want(next("rescheduled"), drop)
 	want(next("rescheduled"), handle)
 
 	b.enter(t, ch, "in a tier", time.Second)
-	due := told(redisbridge.Recorded)(b.park.Reschedule(t.Context(), "in a tier", message.After(3*time.Second))).Due
+	due := told(redisbridge.OutcomeRecorded)(b.park.Reschedule(t.Context(), "in a tier", message.After(3*time.Second))).Due
 	want(next("in a tier"), due.UnixMilli())
 
 	b.enter(t, ch, "cancelled in a tier", time.Second)
-	told(redisbridge.Recorded)(b.park.Cancel(t.Context(), "cancelled in a tier"))
+	told(redisbridge.OutcomeRecorded)(b.park.Cancel(t.Context(), "cancelled in a tier"))
 	want(next("cancelled in a tier"), drop)
 
 	b.enter(t, ch, "in a tier, wanted", time.Second)
 	want(next("in a tier, wanted"), handle)
-	told(redisbridge.WasDelivered)(b.park.Cancel(t.Context(), "in a tier, wanted"))
+	told(redisbridge.OutcomeDelivered)(b.park.Cancel(t.Context(), "in a tier, wanted"))
 }

@@ -58,10 +58,10 @@ func TestOutageOfAllBridgesCostsNothingWhereTheBrokerStamps(t *testing.T) {
 	})
 	b.run(t, func(c *redisbridge.Config) { c.BrokerClockWithin = within })
 	b.arrivals.awaitID(t, "overdue")
-	var found redisbridge.Entry
+	var found redisbridge.MessageState
 	until(t, "parked", func() (known bool) {
 		var err error
-		found, known, err = b.park.Look(t.Context(), "m")
+		found, known, err = lookUp(b.park.Get(t.Context(), "m"))
 		return err == nil && known
 	})
 	if want := time.UnixMilli(taken.UnixMilli()).Add(delay + time.Millisecond + within); !found.Due.Equal(want) {

@@ -36,13 +36,13 @@ func TestATierThroughATrackedEntryIsParked(t *testing.T) {
 		publish(id, time.Hour)
 		b.parkedThere(t, id)
 	}
-	if change, err := b.park.Cancel(t.Context(), "cancelled"); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := b.park.Cancel(t.Context(), "cancelled"); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Errorf("cancel: %+v (%v)", change, err)
 	}
-	if change, err := b.park.Reschedule(t.Context(), "earlier", message.After(time.Second)); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := b.park.Reschedule(t.Context(), "earlier", message.After(time.Second)); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Errorf("reschedule: %+v (%v)", change, err)
 	}
-	if change, err := b.park.Reschedule(t.Context(), "later", message.After(2*time.Hour)); err != nil || change.Outcome != redisbridge.Done {
+	if change, err := b.park.Reschedule(t.Context(), "later", message.After(2*time.Hour)); err != nil || change.Outcome != redisbridge.OutcomeDone {
 		t.Errorf("reschedule: %+v (%v)", change, err)
 	}
 	publish("a tier", time.Second)
@@ -79,7 +79,7 @@ func TestNoDelayThroughATrackedEntry(t *testing.T) {
 func (b *bench) parkedThere(t *testing.T, id string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; pauseShortly() {
-		e, known, err := b.park.Look(t.Context(), id)
+		e, known, err := lookUp(b.park.Get(t.Context(), id))
 		if err != nil {
 			t.Fatal(err)
 		}

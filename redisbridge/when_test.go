@@ -264,10 +264,10 @@ func (s sent) onTime(t *testing.T, top *topology.Topology, got letter) {
 // waits reports whether Redis keeps a message until the right time.
 func (b *bench) waits(t *testing.T, s sent) {
 	t.Helper()
-	var found redisbridge.Entry
+	var found redisbridge.MessageState
 	until(t, s.Name+" is parked", func() (known bool) {
 		var err error
-		found, known, err = b.park.Look(t.Context(), s.Name)
+		found, known, err = lookUp(b.park.Get(t.Context(), s.Name))
 		return err == nil && known
 	})
 	earliest, latest := s.began.Add(s.After).Truncate(time.Millisecond), time.Now().Add(s.After)

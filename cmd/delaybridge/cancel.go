@@ -55,16 +55,16 @@ type changing struct {
 func cancelling() changing {
 	return changing{
 		done: "cancelled",
-		good: func(o redisbridge.Outcome) bool { return o != redisbridge.WasDelivered },
+		good: func(o redisbridge.Outcome) bool { return o != redisbridge.OutcomeDelivered },
 		text: func(c redisbridge.Change) string {
 			switch c.Outcome {
-			case redisbridge.Done:
+			case redisbridge.OutcomeDone:
 				return "cancelled" + messagesText(c)
-			case redisbridge.WasCancelled:
+			case redisbridge.OutcomeCancelledBefore:
 				return "cancelled before, at " + instantText(c.At)
-			case redisbridge.WasDelivered:
+			case redisbridge.OutcomeDelivered:
 				return "too late: delivered at " + instantText(c.At)
-			case redisbridge.Recorded:
+			case redisbridge.OutcomeRecorded:
 			}
 			return "recorded: dropped when it arrives, until " + instantText(c.Until)
 		},
@@ -132,9 +132,9 @@ func (a *app) changeEach(
 // outcome is the word for an outcome in JSON.
 func (w changing) outcome(c redisbridge.Change) string {
 	switch c.Outcome {
-	case redisbridge.Done:
+	case redisbridge.OutcomeDone:
 		return w.done
-	case redisbridge.WasDelivered:
+	case redisbridge.OutcomeDelivered:
 		return "too late"
 	default:
 		return string(c.Outcome)

@@ -52,7 +52,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 	out := &stream{out: a.out, format: format}
 	asked, unknown := 0, 0
 	var lost, failed error
-	eachID(ctx, a, ids, park.LookAll, func(id string, all []redisbridge.Entry, err error) bool {
+	eachID(ctx, a, ids, park.GetAll, func(id string, all []redisbridge.MessageState, err error) bool {
 		if err != nil {
 			lost = err
 			if !hopeless(err) {
@@ -124,7 +124,7 @@ func unknownMessage(id string) *foundMessage {
 	}
 }
 
-func found(id string, e *redisbridge.Entry, t *topology.Topology) *foundMessage {
+func found(id string, e *redisbridge.MessageState, t *topology.Topology) *foundMessage {
 	m := &foundMessage{
 		ID: id, State: string(e.State), Where: where(e, t), Path: e.Path, Version: e.Version,
 		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), History: history(e),
@@ -154,7 +154,7 @@ func found(id string, e *redisbridge.Entry, t *topology.Topology) *foundMessage 
 }
 
 // where says in words where a message is.
-func where(e *redisbridge.Entry, t *topology.Topology) string {
+func where(e *redisbridge.MessageState, t *topology.Topology) string {
 	way := "the ready exchange"
 	if e.Lane > 0 {
 		way = t.LaneOf(e.Message.Entry, e.Lane, e.Shard)
@@ -179,7 +179,7 @@ func where(e *redisbridge.Entry, t *topology.Topology) string {
 }
 
 // whereHandled goes by what a consumer has told last.
-func whereHandled(e *redisbridge.Entry) string {
+func whereHandled(e *redisbridge.MessageState) string {
 	if len(e.Handled) == 0 {
 		return "delivered: a consumer has it, or is done with it"
 	}
@@ -194,7 +194,7 @@ func whereHandled(e *redisbridge.Entry) string {
 }
 
 // history lists what has happened to a message, as far as its record tells.
-func history(e *redisbridge.Entry) []historyEvent {
+func history(e *redisbridge.MessageState) []historyEvent {
 	events := []historyEvent{}
 	add := func(at time.Time, event string) {
 		if !at.IsZero() {

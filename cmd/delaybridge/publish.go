@@ -258,6 +258,9 @@ func (j *publishJob) publish(ctx context.Context, p *producer.Producer, one *pub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
 	defer cancel()
 	one.receipt, one.err = p.Publish(ctx, one.message, one.when)
+	if errors.Is(one.err, producer.ErrCancelled) { // which is as somebody wanted it
+		one.cancelled, one.err = true, nil
+	}
 	delay, _ := one.when.Relative()
 	isDelay := func(tier topology.Tier) bool { return tier.TTL == delay }
 	if errors.Is(one.err, redisbridge.ErrUnreachable) && slices.ContainsFunc(j.settings.Topology.Tiers(), isDelay) {
@@ -274,7 +277,7 @@ func (j *publishJob) one(ctx context.Context, one *publication) error {
 		return ctx.Err()
 	case one.err != nil:
 		return one.err
-	case one.receipt == producer.Receipt{}:
+	case one.receipt == producer.Receipt{} && !one.cancelled:
 		return lost // there was not even a producer
 	}
 	r := newReceipt(one)

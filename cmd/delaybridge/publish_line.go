@@ -28,9 +28,10 @@ type publication struct {
 	message message.Message
 	when    message.When
 
-	done    chan struct{} // closed when the fields below are final
-	receipt producer.Receipt
-	err     error
+	done      chan struct{} // closed when the fields below are final
+	receipt   producer.Receipt
+	cancelled bool // the ID was, before
+	err       error
 }
 
 // publishLine is what a line of --file may say.

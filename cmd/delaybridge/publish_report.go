@@ -32,15 +32,11 @@ type receipt struct {
 }
 
 func newReceipt(p *publication) receipt {
-	r := receipt{
+	return receipt{
 		Line: p.line, ID: p.message.ID, Key: p.message.RoutingKey,
 		Path: p.receipt.Path, Due: p.receipt.Due.UTC().Truncate(time.Millisecond),
-		Duplicate: p.receipt.Duplicate, Cancelled: p.receipt.Cancelled, Past: p.receipt.Past,
+		Duplicate: p.receipt.Duplicate, Cancelled: p.cancelled, Past: p.receipt.Past,
 	}
-	if r.Cancelled {
-		r.Path = "" // it goes nowhere
-	}
-	return r
 }
 
 const instantFormat = "2006-01-02T15:04:05.000Z07:00"

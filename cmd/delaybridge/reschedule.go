@@ -63,16 +63,16 @@ or recorded, and 4 if Redis is unreachable.`,
 func rescheduling() changing {
 	return changing{
 		done: "rescheduled",
-		good: func(o redisbridge.Outcome) bool { return o == redisbridge.Done },
+		good: func(o redisbridge.Outcome) bool { return o == redisbridge.OutcomeDone },
 		text: func(c redisbridge.Change) string {
 			switch c.Outcome {
-			case redisbridge.Done:
+			case redisbridge.OutcomeDone:
 				return "rescheduled, due " + instantText(c.Due) + messagesText(c)
-			case redisbridge.WasCancelled:
+			case redisbridge.OutcomeCancelledBefore:
 				return "cancelled before, at " + instantText(c.At)
-			case redisbridge.WasDelivered:
+			case redisbridge.OutcomeDelivered:
 				return "too late: delivered at " + instantText(c.At)
-			case redisbridge.Recorded:
+			case redisbridge.OutcomeRecorded:
 			}
 			return "recorded: if it arrives before " + instantText(c.Due) + ", its consumer parks it again until then"
 		},

@@ -254,11 +254,11 @@ func (w *world) askRedis(final *history.Final) error {
 			id := history.OrderOf(e.Order)
 			n, _ := orderNumber(id)
 			o := planOrder(w.seed, n)
-			all, err := park.OfEntry(o.entry).LookAll(w.ctx, o.messageID())
+			all, err := park.OfEntry(o.entry).GetAll(w.ctx, o.messageID())
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(all, func(one redisbridge.Entry) bool { return one.State == redisbridge.StateCancelled }) {
+			if slices.ContainsFunc(all, func(one redisbridge.MessageState) bool { return one.State == redisbridge.StateCancelled }) {
 				final.Tombstones = append(final.Tombstones, e.Order)
 			}
 		}

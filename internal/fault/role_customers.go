@@ -200,7 +200,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 			publisher = c.tracked
 		}
 		receipt, err = publisher.Publish(ctx, m, when)
-		cancelled = receipt.Cancelled
+		cancelled = errors.Is(err, producer.ErrCancelled)
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}

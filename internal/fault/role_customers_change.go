@@ -81,7 +81,7 @@ func (c *customers) look(ctx context.Context, o *customerOrder) {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	c.note(history.Event{Kind: history.Get, Order: o.ID})
-	all, err := c.park.OfEntry(o.entry).LookAll(ctx, o.messageID())
+	all, err := c.park.OfEntry(o.entry).GetAll(ctx, o.messageID())
 	if err != nil {
 		return // which leaves the call without an answer
 	}
@@ -133,14 +133,14 @@ func (c *customers) list(ctx context.Context) {
 // kindOf returns what an answer is in the history.
 func kindOf(does changing, outcome redisbridge.Outcome, err error) history.Kind {
 	kinds := map[redisbridge.Outcome]history.Kind{
-		redisbridge.Done: history.Rescheduled, redisbridge.Recorded: history.Noted,
-		redisbridge.WasDelivered: history.RescheduleLate, redisbridge.WasCancelled: history.RescheduleCancelled,
+		redisbridge.OutcomeDone: history.Rescheduled, redisbridge.OutcomeRecorded: history.Noted,
+		redisbridge.OutcomeDelivered: history.RescheduleLate, redisbridge.OutcomeCancelledBefore: history.RescheduleCancelled,
 	}
 	unknown, refused := history.RescheduleUnknown, history.RescheduleRefused
 	if does == cancels {
 		kinds = map[redisbridge.Outcome]history.Kind{
-			redisbridge.Done: history.Cancelled, redisbridge.Recorded: history.Tombstoned,
-			redisbridge.WasDelivered: history.CancelLate, redisbridge.WasCancelled: history.Cancelled,
+			redisbridge.OutcomeDone: history.Cancelled, redisbridge.OutcomeRecorded: history.Tombstoned,
+			redisbridge.OutcomeDelivered: history.CancelLate, redisbridge.OutcomeCancelledBefore: history.Cancelled,
 		}
 		unknown, refused = history.CancelUnknown, history.CancelRefused
 	}

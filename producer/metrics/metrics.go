@@ -72,8 +72,6 @@ func outcome(o *producer.Observation) string {
 	switch {
 	case o.Err == nil && o.Receipt.Duplicate:
 		return "duplicate"
-	case o.Err == nil && o.Receipt.Cancelled:
-		return "cancelled"
 	case o.Err == nil:
 		return "published"
 	}
@@ -81,7 +79,7 @@ func outcome(o *producer.Observation) string {
 		err  error
 		name string
 	}{
-		{producer.ErrInvalid, "invalid"}, {producer.ErrUnconfirmed, "unconfirmed"}, {producer.ErrRefused, "refused"},
+		{producer.ErrCancelled, "cancelled"}, {producer.ErrInvalid, "invalid"}, {producer.ErrUnconfirmed, "unconfirmed"}, {producer.ErrRefused, "refused"},
 		{producer.ErrUnroutable, "unroutable"}, {producer.ErrNotSent, "not_sent"},
 	} {
 		if errors.Is(o.Err, kind.err) {
