@@ -131,7 +131,7 @@ func New(c Config) (*Client, error) {
 func (c *Client) open() error {
 	var faults []error
 	config := producer.Config{
-		URL: c.config.AMQPURL, Topology: c.topology, TracerProvider: c.config.TracerProvider, Logger: c.config.Logger,
+		AMQPURL: c.config.AMQPURL, Topology: c.topology, TracerProvider: c.config.TracerProvider, Logger: c.config.Logger,
 	}
 	if c.config.RedisURL != "" {
 		if err := c.openPark(); err != nil {
@@ -163,7 +163,7 @@ func (c *Client) openPark() (err error) {
 // topology, the logger and, where there is a Redis, that cancelled messages are dropped
 // (Arrivals) and retries wait there (Delayer). It must be called before Run.
 func (c *Client) Consume(config ConsumerConfig) error {
-	config.URL, config.Topology = c.config.AMQPURL, c.topology
+	config.AMQPURL, config.Topology = c.config.AMQPURL, c.topology
 	if config.Logger == nil {
 		config.Logger = c.config.Logger
 	}

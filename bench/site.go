@@ -56,7 +56,7 @@ func newSite(ctx context.Context, prefix string, rabbitmq *servers.RabbitMQ, sto
 	if s.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: s.client, Topology: t}); err != nil {
 		return nil, err
 	}
-	if s.producer, err = producer.New(producer.Config{URL: rabbitmq.AMQPURL(), Topology: t, Parker: s.park}); err != nil {
+	if s.producer, err = producer.New(producer.Config{AMQPURL: rabbitmq.AMQPURL(), Topology: t, Parker: s.park}); err != nil {
 		return nil, err
 	}
 	s.run(ctx, s.producer.Run)

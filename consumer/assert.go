@@ -31,16 +31,16 @@ func (r *run) keepAsserted(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = max(minBackoff, r.config.AssertEvery/32), r.config.AssertEvery
-	wait := r.config.AssertEvery
+	retry.InitialInterval, retry.MaxInterval = max(minBackoff, r.config.RepairEvery/32), r.config.RepairEvery
+	wait := r.config.RepairEvery
 	for sleep(ctx, wait) {
 		err := r.assert(ctx)
 		if err == nil || ctx.Err() != nil {
 			retry.Reset()
-			wait = r.config.AssertEvery
+			wait = r.config.RepairEvery
 			continue
 		}
-		wait = min(retry.NextBackOff(), r.config.AssertEvery)
+		wait = min(retry.NextBackOff(), r.config.RepairEvery)
 		r.log.Warn("queue and bindings could not be asserted", "error", err, "retry_in", wait)
 	}
 }

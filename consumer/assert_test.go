@@ -76,7 +76,7 @@ func TestDeletedBindingIsPutBack(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.config(acknowledge)
-	c.Bind, c.AssertEvery = []string{key, "order.paid"}, 100*time.Millisecond
+	c.Bind, c.RepairEvery = []string{key, "order.paid"}, 100*time.Millisecond
 	r := start(t, c)
 	b.wantConsumer()
 	if err := b.channel().QueueUnbind(b.queue, key, b.topology.ReadyExchange(), nil); err != nil {
@@ -105,7 +105,7 @@ func TestReadyExchangeDeletedAndPutBack(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.config(acknowledge)
-	c.AssertEvery = 100 * time.Millisecond
+	c.RepairEvery = 100 * time.Millisecond
 	logger, failed := listenFor("could not be asserted")
 	c.Logger = logger
 	r := start(t, c)
@@ -137,7 +137,7 @@ func TestFailedAssertionIsSoonRepeated(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.config(acknowledge)
-	c.AssertEvery = 8 * time.Second
+	c.RepairEvery = 8 * time.Second
 	logger, failed := listenFor("could not be asserted")
 	c.Logger = logger
 	start(t, c)
@@ -156,8 +156,8 @@ func TestFailedAssertionIsSoonRepeated(t *testing.T) {
 			first = time.Now()
 		}
 	}
-	if took := time.Since(first); took > 2*c.AssertEvery {
-		t.Errorf("three more attempts took %v, where an assertion is due every %v", took, c.AssertEvery)
+	if took := time.Since(first); took > 2*c.RepairEvery {
+		t.Errorf("three more attempts took %v, where an assertion is due every %v", took, c.RepairEvery)
 	}
 	b.apply()
 	b.wantBound(key)

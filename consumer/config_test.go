@@ -26,16 +26,16 @@ func acknowledge(context.Context, message.Message) error { return nil }
 func TestNewNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := consumer.New(consumer.Config{
-		URL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
+		AMQPURL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
 		Retry:        consumer.Retry{Base: -1, Factor: 0.5, Cap: -2, Jitter: 2, Attempts: -1},
-		DrainTimeout: -1, StartWithin: -1, AssertEvery: -1, Middleware: []consumer.Middleware{nil},
+		DrainTimeout: -1, StartWithin: -1, RepairEvery: -1, Middleware: []consumer.Middleware{nil},
 	})
 	if !errors.Is(err, consumer.ErrConfiguration) {
 		t.Errorf("got %v, want ErrConfiguration", err)
 	}
 	for _, want := range []string{
 		"Handler is missing", "Queue is empty", "Topology is missing", "binding key", "Concurrency -1",
-		"Prefetch 65536", "Retry.Base -1ns", "Retry.Factor 0.5", "Retry.Cap -2ns", "Retry.Jitter 2", "Retry.Attempts -1", "Middleware", "DrainTimeout", "StartWithin", "AssertEvery", "amqp://user:password@host",
+		"Prefetch 65536", "Retry.Base -1ns", "Retry.Factor 0.5", "Retry.Cap -2ns", "Retry.Jitter 2", "Retry.Attempts -1", "Middleware", "DrainTimeout", "StartWithin", "RepairEvery", "amqp://user:password@host",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)
@@ -67,7 +67,7 @@ func TestNewChecksTheQueue(t *testing.T) {
 		"a binding too long":             {queue: "billing", bind: []string{strings.Repeat("k", 256)}, want: "binding key"},
 	} {
 		_, err := consumer.New(consumer.Config{
-			URL: "amqp://localhost", Topology: d, Queue: c.queue, Bind: c.bind, Handler: consumer.HandlerFunc(acknowledge),
+			AMQPURL: "amqp://localhost", Topology: d, Queue: c.queue, Bind: c.bind, Handler: consumer.HandlerFunc(acknowledge),
 			Delayer: c.delayer, SingleActive: c.single,
 		})
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
@@ -79,7 +79,7 @@ func TestNewChecksTheQueue(t *testing.T) {
 func TestNewKeepsThePasswordSecret(t *testing.T) {
 	t.Parallel()
 	_, err := consumer.New(consumer.Config{
-		URL: "amqp://user:secret@host:port/", Topology: describe(t, topology.Config{}), Queue: "q", Handler: consumer.HandlerFunc(acknowledge),
+		AMQPURL: "amqp://user:secret@host:port/", Topology: describe(t, topology.Config{}), Queue: "q", Handler: consumer.HandlerFunc(acknowledge),
 	})
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v, want an error without the password", err)

@@ -14,7 +14,7 @@
 // package ledger.
 //
 //	c, err := consumer.New(consumer.Config{
-//		URL: url, Topology: t, Queue: "billing", Bind: []string{"order.unpaid"},
+//		AMQPURL: url, Topology: t, Queue: "billing", Bind: []string{"order.unpaid"},
 //		Handler: consumer.HandlerFunc(closeOrder),
 //	})
 //	...
@@ -44,7 +44,7 @@ const (
 	DefaultConcurrency  = 10
 	DefaultPrefetch     = 20
 	DefaultDrainTimeout = 30 * time.Second
-	DefaultAssertEvery  = time.Minute
+	DefaultRepairEvery  = time.Minute
 	// DefaultConsumerTimeout is that of RabbitMQ.
 	DefaultConsumerTimeout = 30 * time.Minute
 )
@@ -56,11 +56,11 @@ const (
 	maxName     = 255 // bytes of an AMQP short string
 )
 
-// Config says what to consume and how. URL, Topology, Queue and Handler are
+// Config says what to consume and how. AMQPURL, Topology, Queue and Handler are
 // required.
 type Config struct {
-	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
-	URL string
+	// AMQPURL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
+	AMQPURL string
 	// Topology names the ready exchange and the quarantine.
 	Topology *topology.Topology
 	// Queue is consumed. Without Bind it must exist, with whatever arguments.
@@ -69,14 +69,14 @@ type Config struct {
 	// to the ready exchange by these routing keys, in which * stands for one
 	// word and # for any number. Defaults to none.
 	Bind []string
-	// AssertEvery is how often the consumer declares Queue and its bindings
+	// RepairEvery is how often the consumer declares Queue and its bindings
 	// again, in case that somebody has deleted them, or the ready exchange with
 	// them: a declaration and one request for each binding, on a channel of
 	// their own. Messages that fall due meanwhile are in the unrouted queue. After
 	// a failure it is done again sooner, and a deleted queue is declared again at
 	// once. Without Bind it means nothing but for the binding that a Delayer takes.
-	// Defaults to DefaultAssertEvery.
-	AssertEvery time.Duration
+	// Defaults to DefaultRepairEvery.
+	RepairEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
 	// unless Concurrency is 1.
 	Handler Handler
@@ -188,7 +188,7 @@ func New(c Config) (*Consumer, error) {
 	faults := c.faults()
 	connect := func(name, about string) *broker.Conn {
 		conn, err := broker.New(broker.Config{
-			URL: c.URL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, StartWithin: c.StartWithin, Logger: c.Logger,
+			URL: c.AMQPURL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, StartWithin: c.StartWithin, Logger: c.Logger,
 		})
 		if err != nil {
 			faults = append(faults, err)
@@ -232,8 +232,8 @@ func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
 	}
-	if c.AssertEvery == 0 {
-		c.AssertEvery = DefaultAssertEvery
+	if c.RepairEvery == 0 {
+		c.RepairEvery = DefaultRepairEvery
 	}
 	if c.ConsumerTimeout == 0 {
 		c.ConsumerTimeout = DefaultConsumerTimeout
@@ -293,7 +293,7 @@ func (c Config) faults() (faults []error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"DrainTimeout", c.DrainTimeout}, {"StartWithin", c.StartWithin}, {"AssertEvery", c.AssertEvery}, {"ConsumerTimeout", c.ConsumerTimeout}} {
+	}{{"DrainTimeout", c.DrainTimeout}, {"StartWithin", c.StartWithin}, {"RepairEvery", c.RepairEvery}, {"ConsumerTimeout", c.ConsumerTimeout}} {
 		if d.value < 0 {
 			fault("%s %v: must not be negative", d.name, d.value)
 		}

@@ -213,7 +213,7 @@ func TestRetriesOfAQueueThatIsThere(t *testing.T) {
 		}
 		return nil
 	})
-	c.Bind, c.Delayer, c.AssertEvery = nil, b.republisher(), 50*time.Millisecond
+	c.Bind, c.Delayer, c.RepairEvery = nil, b.republisher(), 50*time.Millisecond
 	r := start(t, c)
 	b.publish(numbered(1)...)
 	r.observe(2)
@@ -238,13 +238,13 @@ func TestNoPermissionForRetries(t *testing.T) {
 	b.bind()
 	c := b.config(acknowledge)
 	c.Bind, c.Delayer = nil, &republisher{}
-	c.URL = b.restrictedUser(`{"configure":".*","write":"^$","read":".*"}`)
+	c.AMQPURL = b.restrictedUser(`{"configure":".*","write":"^$","read":".*"}`)
 	wantEnd(t, c, consumer.ErrForbidden, "bind the queue to "+b.topology.RetryExchange(), "write permission", "set_permissions")
 
 	if err := b.channel().ExchangeDelete(b.topology.RetryExchange(), false, false); err != nil {
 		t.Fatal(err)
 	}
-	c.URL = b.url
+	c.AMQPURL = b.url
 	wantEnd(t, c, consumer.ErrMissing, b.topology.RetryExchange(), "delaybridge topology apply")
 }
 

@@ -88,7 +88,7 @@ func TestAHandlerThatDoesNotEnd(t *testing.T) {
 func TestCancelledBeforeThereIsABroker(t *testing.T) {
 	t.Parallel()
 	c := newBroker(t).config(acknowledge)
-	c.URL = "amqp://guest:guest@127.0.0.1:1/"
+	c.AMQPURL = "amqp://guest:guest@127.0.0.1:1/"
 	start(t, c).stop()
 }
 

@@ -45,7 +45,7 @@ func ExampleConsumer_Run() {
 		return
 	}
 	c, err := consumer.New(consumer.Config{
-		URL: "amqp://guest:guest@localhost:5672/", Topology: t,
+		AMQPURL: "amqp://guest:guest@localhost:5672/", Topology: t,
 		Queue: "reminders", Bind: []string{"reminder.*"},
 		Handler: consumer.HandlerFunc(func(_ context.Context, m message.Message) error {
 			fmt.Println("due:", m.ID)

@@ -89,7 +89,7 @@ func TestCutConnections(t *testing.T) {
 	b.bind()
 	var l ledger
 	c := b.config(l.Handle)
-	c.URL = b.userToBeCut()
+	c.AMQPURL = b.userToBeCut()
 	r := start(t, c)
 	b.publish(numbered(10)...)
 	r.observe(10)
@@ -110,7 +110,7 @@ func TestAHandlerOutlivesItsConnection(t *testing.T) {
 		<-finish
 		return ctx.Err()
 	})
-	c.URL = b.userToBeCut()
+	c.AMQPURL = b.userToBeCut()
 	r := start(t, c)
 	b.publish(numbered(1)...)
 	<-begun
@@ -215,7 +215,7 @@ func TestTopologyDeletedUnderTheConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	c := b.config(acknowledge)
-	c.URL = b.userToBeCut()
+	c.AMQPURL = b.userToBeCut()
 	r := start(t, c)
 	b.wantConsumer()
 	ch := b.channel()

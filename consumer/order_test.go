@@ -139,7 +139,7 @@ func TestWhatWaitsForItsTurnIsGivenBack(t *testing.T) {
 		}
 		return nil
 	})
-	c.OrderBy, c.Prefetch, c.URL = customer, 60, b.userToBeCut()
+	c.OrderBy, c.Prefetch, c.AMQPURL = customer, 60, b.userToBeCut()
 	r := start(t, c)
 	<-held
 	b.cutConnections(2)

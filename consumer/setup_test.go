@@ -68,7 +68,7 @@ func TestWrongCredentials(t *testing.T) {
 		"virtual host": {"/" + b.topology.Prefix(), "/nowhere"},
 	} {
 		c := b.config(acknowledge)
-		if c.URL = strings.Replace(b.url, change[0], change[1], 1); c.URL == b.url {
+		if c.AMQPURL = strings.Replace(b.url, change[0], change[1], 1); c.AMQPURL == b.url {
 			t.Fatalf("%s: %s is not in the URL", name, change[0])
 		}
 		wantEnd(t, c, consumer.ErrConfiguration)
@@ -80,13 +80,13 @@ func TestNoPermission(t *testing.T) {
 	b := newBroker(t)
 	user := b.restrictedUser(`{"configure":"^$","write":".*","read":".*"}`)
 	c := b.config(acknowledge)
-	c.URL = user
+	c.AMQPURL = user
 	wantEnd(t, c, consumer.ErrForbidden, "billing", "set_permissions")
 }
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	c := newBroker(t).config(acknowledge)
-	c.URL, c.StartWithin = "amqp://guest:guest@127.0.0.1:1/", time.Millisecond
+	c.AMQPURL, c.StartWithin = "amqp://guest:guest@127.0.0.1:1/", time.Millisecond
 	wantEnd(t, c, consumer.ErrUnreachable, "127.0.0.1:1")
 }

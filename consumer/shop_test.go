@@ -79,7 +79,7 @@ func (b *broker) channel() *amqp.Channel {
 // config is that of a consumer which binds its own queue and retries fast.
 func (b *broker) config(h consumer.HandlerFunc) consumer.Config {
 	return consumer.Config{
-		URL: b.url, Topology: b.topology, Queue: b.queue, Bind: []string{key}, Handler: h,
+		AMQPURL: b.url, Topology: b.topology, Queue: b.queue, Bind: []string{key}, Handler: h,
 		Retry: consumer.Retry{Base: 10 * time.Millisecond, Attempts: 5},
 	}
 }

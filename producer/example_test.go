@@ -20,7 +20,7 @@ func Example() {
 		return
 	}
 	p, err := producer.New(producer.Config{
-		URL:      "amqp://guest:guest@localhost:5672/",
+		AMQPURL:  "amqp://guest:guest@localhost:5672/",
 		Topology: t,
 		Parker:   &parker{ticket: message.Ticket{Parking: message.Parked}}, // a *redisbridge.Park, normally
 	})

@@ -155,7 +155,7 @@ func TestMemoryAlarmHoldsPublishersUp(t *testing.T) {
 func TestMemoryAlarmDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
 	server, b := newBenchOfItsOwn(t, "alarm")
-	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	p := newProducer(t, producer.Config{AMQPURL: b.url, Topology: b.topology})
 	stop := run(t, p)
 	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestMemoryAlarmDoesNotHoldUpTheEnd(t *testing.T) {
 func TestNothingUnderWayIsLostByStopping(t *testing.T) {
 	t.Parallel()
 	b, _ := newBench(t)
-	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	p := newProducer(t, producer.Config{AMQPURL: b.url, Topology: b.topology})
 	stop := run(t, p)
 	l := startLoad(t, p)
 	l.await(t, 200)

@@ -67,8 +67,8 @@ func newProducer(t testing.TB, c producer.Config) *producer.Producer {
 	if c.Topology == nil {
 		c.Topology = describe(t, "unit")
 	}
-	if c.URL == "" {
-		c.URL = "amqp://guest:guest@127.0.0.1:1/"
+	if c.AMQPURL == "" {
+		c.AMQPURL = "amqp://guest:guest@127.0.0.1:1/"
 	}
 	p, err := producer.New(c)
 	if err != nil {
@@ -155,7 +155,7 @@ func (b *bench) apply(t testing.TB) {
 // producer runs a producer until the test is over.
 func (b *bench) producer(t testing.TB, c producer.Config) *producer.Producer {
 	t.Helper()
-	c.URL, c.Topology = b.url, b.topology
+	c.AMQPURL, c.Topology = b.url, b.topology
 	p := newProducer(t, c)
 	run(t, p)
 	return p

@@ -331,7 +331,7 @@ func TestMissingPermissions(t *testing.T) {
 	}
 
 	for password, word := range map[string]string{"wrong": "user name or password", "secret": "permit the user"} {
-		p := newProducer(t, producer.Config{URL: with(password), Topology: b.topology})
+		p := newProducer(t, producer.Config{AMQPURL: with(password), Topology: b.topology})
 		err := p.Run(t.Context())
 		if !errors.Is(err, producer.ErrConfiguration) || !strings.Contains(err.Error(), word) {
 			t.Errorf("password %q, no permission: Run returned %v, want ErrConfiguration", password, err)
@@ -342,7 +342,7 @@ func TestMissingPermissions(t *testing.T) {
 	}
 
 	env.Manage(t, http.MethodPut, "/api/permissions/"+env.VHost+"/"+user, `{"configure":"","write":"","read":""}`)
-	p := newProducer(t, producer.Config{URL: with("secret"), Topology: b.topology})
+	p := newProducer(t, producer.Config{AMQPURL: with("secret"), Topology: b.topology})
 	run(t, p)
 	_, err := p.Publish(t.Context(), order("o-1"), message.After(time.Second))
 	if !errors.Is(err, producer.ErrForbidden) || !strings.Contains(err.Error(), env.Prefix+".tier.1s") {
@@ -363,7 +363,7 @@ func TestMissingPermissions(t *testing.T) {
 func TestContextEndsWhileTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	server, b := newBenchOfItsOwn(t, "silent")
-	p := newProducer(t, producer.Config{URL: b.url, Topology: b.topology})
+	p := newProducer(t, producer.Config{AMQPURL: b.url, Topology: b.topology})
 	stop := run(t, p)
 	if _, err := p.Publish(t.Context(), order("before"), message.When{}); err != nil {
 		t.Fatal(err)

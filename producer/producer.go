@@ -5,7 +5,7 @@
 // tier, and the broker does the rest; without a Parker, any other one goes to the entry
 // exchange, from which a bridge takes it. One that is due at once goes to the ready exchange.
 //
-//	p, err := producer.New(producer.Config{URL: url, Topology: t})
+//	p, err := producer.New(producer.Config{AMQPURL: url, Topology: t})
 //	go p.Run(ctx)
 //	receipt, err := p.Publish(ctx, m, message.After(30*time.Minute))
 //
@@ -53,8 +53,8 @@ type Parker interface {
 
 // Config of a [Producer].
 type Config struct {
-	// URL is the broker's URI. Required.
-	URL string
+	// AMQPURL is the broker's URI. Required.
+	AMQPURL string
 	// Topology must be what was applied to the broker. Required.
 	Topology *topology.Topology
 	// Parker takes all messages that are to be delayed, so that they are tracked: they
@@ -142,10 +142,10 @@ func New(c Config) (*Producer, error) {
 		c.ConnectionName = DefaultConnectionName
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.URL, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+		URL: c.AMQPURL, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
 	})
 	if err != nil {
-		fault("Config.URL: %w", err)
+		fault("Config.AMQPURL: %w", err)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := producer.New(producer.Config{URL: "http://h", Channels: -1, GiveUpAfter: -1, DrainTimeout: -1, Timeout: -1})
+	_, err := producer.New(producer.Config{AMQPURL: "http://h", Channels: -1, GiveUpAfter: -1, DrainTimeout: -1, Timeout: -1})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -141,7 +141,7 @@ func TestOnlyDelaysBetweenTiersArePutIntoTheParkersHands(t *testing.T) {
 
 func TestPublishSaysWhyItWaitedInVain(t *testing.T) {
 	t.Parallel()
-	p := newProducer(t, producer.Config{URL: "amqp://guest:s3cret@127.0.0.1:1/"})
+	p := newProducer(t, producer.Config{AMQPURL: "amqp://guest:s3cret@127.0.0.1:1/"})
 	run(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()

@@ -71,7 +71,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		p := &consumePrinter{out: a.out, format: *format, count: count, stop: stop, closed: map[string]orders.Outcome{}}
-		c.URL, c.Topology = settings.AMQPURL, settings.Topology
+		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
 		c.Observe = p.observe
 		provider, flush, err := a.openTraces(ctx, "consume", c.Logger)

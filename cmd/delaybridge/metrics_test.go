@@ -200,10 +200,10 @@ func instrument(t *testing.T, registerer prometheus.Registerer, prefix string) {
 	t.Cleanup(func() { _ = client.Close() })
 	_, bridge := bridgemetrics.NewBridge(registerer, redisbridge.Config{Client: client, AMQPURL: url, Topology: top}, nil)
 	_, consume := consumermetrics.NewConsumer(registerer, consumer.Config{
-		URL: url, Topology: top, Queue: "closing",
+		AMQPURL: url, Topology: top, Queue: "closing",
 		Handler: consumer.HandlerFunc(func(context.Context, message.Message) error { return nil }),
 	})
-	_, produce := producermetrics.NewProducer(registerer, producer.Config{URL: url, Topology: top})
+	_, produce := producermetrics.NewProducer(registerer, producer.Config{AMQPURL: url, Topology: top})
 	if bridge != nil || consume != nil || produce != nil {
 		t.Fatal(bridge, consume, produce)
 	}

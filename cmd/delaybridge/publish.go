@@ -222,7 +222,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	}
 	defer closePark()
 	p, err := j.service.newProducer(producer.Config{
-		URL: j.settings.AMQPURL, Topology: j.settings.Topology, Parker: park, Untracked: j.untracked,
+		AMQPURL: j.settings.AMQPURL, Topology: j.settings.Topology, Parker: park, Untracked: j.untracked,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.ConnectTimeout, Logger: log,
 		TracerProvider: provider,
 	})

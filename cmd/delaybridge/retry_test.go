@@ -73,7 +73,7 @@ func startRetries(t *testing.T) *retries {
 	}
 	servertest.AuditAfter(t, park)
 	c, err := consumer.New(consumer.Config{
-		URL: r.env.AMQPURL, Topology: r.topology, Queue: "billing", Bind: []string{"#"}, Handler: consumer.HandlerFunc(r.handle),
+		AMQPURL: r.env.AMQPURL, Topology: r.topology, Queue: "billing", Bind: []string{"#"}, Handler: consumer.HandlerFunc(r.handle),
 		Delayer: park, Retry: consumer.Retry{Attempts: retryAttempts}, Observe: r.observe,
 	})
 	if err != nil {

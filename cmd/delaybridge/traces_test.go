@@ -151,7 +151,7 @@ func (w *tracedWorld) consume() {
 	}
 	w.provider, w.park = provider, park
 	c, err := consumer.New(consumer.Config{
-		URL: w.vars["DELAYBRIDGE_AMQP_URL"], Topology: w.topology, Queue: "working", Bind: []string{"task.*"},
+		AMQPURL: w.vars["DELAYBRIDGE_AMQP_URL"], Topology: w.topology, Queue: "working", Bind: []string{"task.*"},
 		Delayer: park, Arrivals: park, TracerProvider: provider,
 		Retry: consumer.Retry{Base: 100 * time.Millisecond},
 		Handler: consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {

@@ -64,11 +64,11 @@ func serve(ctx context.Context, c config) error {
 	if err := errors.Join(s.store.Migrate(ctx), marks.Migrate(ctx)); err != nil {
 		return err
 	}
-	if s.producer, err = producer.New(producer.Config{URL: c.amqpURL, Topology: c.topology, Logger: c.log}); err != nil {
+	if s.producer, err = producer.New(producer.Config{AMQPURL: c.amqpURL, Topology: c.topology, Logger: c.log}); err != nil {
 		return err
 	}
 	closing, err := consumer.New(consumer.Config{
-		URL: c.amqpURL, Topology: c.topology, Queue: queue, Bind: []string{routingKey},
+		AMQPURL: c.amqpURL, Topology: c.topology, Queue: queue, Bind: []string{routingKey},
 		// The closer finds the ledger's transaction in its context: the order is closed,
 		// its stock given back and the message marked, or nothing of it.
 		Handler: &orders.Closer{Store: s.store}, Ledger: marks,

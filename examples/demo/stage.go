@@ -84,7 +84,7 @@ func (s *stage) play(ctx context.Context, out *os.File) (totals, error) {
 		return totals{}, err
 	}
 	closing, err := consumer.New(consumer.Config{
-		URL: s.amqpURL, Topology: s.topology, Queue: queue, Bind: []string{routingKey},
+		AMQPURL: s.amqpURL, Topology: s.topology, Queue: queue, Bind: []string{routingKey},
 		Handler: &orders.Closer{Store: s.store, Closed: shop.closed}, Observe: shop.observe, Logger: s.log,
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *stage) play(ctx context.Context, out *os.File) (totals, error) {
 // newProducer returns one that shows both ways: a delay that equals a tier goes straight there,
 // any other into Redis.
 func (s *stage) newProducer(park producer.Parker) (*producer.Producer, error) {
-	return producer.New(producer.Config{URL: s.amqpURL, Topology: s.topology, Parker: park, Untracked: true, Logger: s.log})
+	return producer.New(producer.Config{AMQPURL: s.amqpURL, Topology: s.topology, Parker: park, Untracked: true, Logger: s.log})
 }
 
 // account compares what was seen with what is on record.

@@ -64,7 +64,7 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 	if m.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: m.topology}); err != nil {
 		return m, err
 	}
-	if m.producer, err = producer.New(producer.Config{URL: m.pair.RabbitMQ.AMQPURL(), Topology: m.topology, Parker: m.park}); err != nil {
+	if m.producer, err = producer.New(producer.Config{AMQPURL: m.pair.RabbitMQ.AMQPURL(), Topology: m.topology, Parker: m.park}); err != nil {
 		return m, err
 	}
 	for n := range bridges {

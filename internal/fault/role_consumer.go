@@ -51,12 +51,12 @@ func (p *player) consumer(ctx context.Context) error {
 	}}
 	desk := &desk{player: p, park: park, asking: map[string][]int64{}}
 	config := consumer.Config{
-		URL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
+		AMQPURL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
 		Handler: p.failing(closer.Handle), Middleware: []consumer.Middleware{desk.receiving},
 		Arrivals: desk, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
-		AssertEvery: repairEvery, Logger: p.log,
+		RepairEvery: repairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {
 			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != greeting {
 				p.note(history.Event{Kind: history.Acknowledged, Order: p.names(orderOf(o.Message.Body))})

@@ -51,7 +51,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config := producer.Config{URL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log}
+	config := producer.Config{AMQPURL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log}
 	tracked, err := producer.New(config)
 	if err != nil {
 		return err

@@ -237,7 +237,7 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 	w.drain(w.topology.Quarantine(), 1)
 
 	c, err := consumer.New(consumer.Config{
-		URL: w.env.AMQPURL, Topology: w.topology, Queue: "billing", Bind: []string{"#"},
+		AMQPURL: w.env.AMQPURL, Topology: w.topology, Queue: "billing", Bind: []string{"#"},
 		Handler: consumer.HandlerFunc(func(context.Context, message.Message) error { panic("oh no") }),
 		Retry:   consumer.Retry{Base: time.Millisecond, Attempts: 3},
 	})

@@ -116,7 +116,7 @@ func (s *scene) runBridge() {
 func (s *scene) runProducer() {
 	s.t.Helper()
 	var err error
-	s.producer, err = producer.New(producer.Config{URL: s.rabbit.AMQPURL(), Topology: s.topology, Parker: s.park(), Untracked: true})
+	s.producer, err = producer.New(producer.Config{AMQPURL: s.rabbit.AMQPURL(), Topology: s.topology, Parker: s.park(), Untracked: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (s *scene) runProducer() {
 func (s *scene) consume(queue string, handle consumer.HandlerFunc) {
 	s.t.Helper()
 	c, err := consumer.New(consumer.Config{
-		URL: s.rabbit.AMQPURL(), Topology: s.topology, Queue: queue, Bind: []string{queue}, Handler: handle, Delayer: s.park(),
+		AMQPURL: s.rabbit.AMQPURL(), Topology: s.topology, Queue: queue, Bind: []string{queue}, Handler: handle, Delayer: s.park(),
 	})
 	if err != nil {
 		s.t.Fatal(err)
