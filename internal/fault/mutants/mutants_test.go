@@ -1,15 +1,31 @@
 package mutants_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/delaybridge/delaybridge/internal/fault"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/mutants"
 )
+
+// docs/reliability.md lists the mutants, and what found each.
+func TestMutantsAreListed(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants.All() {
+		if row := fmt.Sprintf("\n| %s | %s |\n", m.Name, m.Rule); !strings.Contains(string(text), row) {
+			t.Errorf("docs/reliability.md lacks the line%s", row)
+		}
+	}
+}
 
 // What a mutant changes is still there, and what is to find it exists. `make mutants` has
 // each judged.
