@@ -20,7 +20,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine the whole installation, and say what is wrong and what mends it",
 		Long: `Looks at RabbitMQ, Redis and the bridges, changes nothing, and says of each finding what
-it means and which command mends it; docs/operations.md has an entry for each. Run it
+it means and which command mends it; docs/findings.md has an entry for each. Run it
 where a bridge runs, and with its settings: its user and this machine's clock are
 examined, too.
 
@@ -136,7 +136,7 @@ func (a *app) printReport(format string, r doctor.Report) error {
 	if len(r.Findings) == 0 {
 		text.WriteString("\nnothing found\n")
 	} else {
-		fmt.Fprintf(&text, "\n%s%s; docs/operations.md has an entry for each\n", summary(r), doctor.StatisticsNote)
+		fmt.Fprintf(&text, "\n%s%s; docs/findings.md has an entry for each\n", summary(r), doctor.StatisticsNote)
 	}
 	_, err := a.out.Write([]byte(text.String()))
 	return err

@@ -117,7 +117,7 @@ func TestDashboardIsComplete(t *testing.T) {
 	}
 }
 
-// Each alert says what, and has its place in docs/operations.md.
+// Each alert says what, and has its place in docs/alerts.md.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
 	var file struct {
@@ -131,7 +131,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, observability+"alerts.yml")), &file); err != nil {
 		t.Fatal(err)
 	}
-	operations, tests := read(t, "../../docs/operations.md"), read(t, observability+"alerts_test.yml")
+	runbooks, tests := read(t, "../../docs/alerts.md"), read(t, observability+"alerts_test.yml")
 	if len(file.Groups) == 0 || len(file.Groups[0].Rules) == 0 {
 		t.Fatal("no rules")
 	}
@@ -139,9 +139,9 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
 			t.Errorf("%s: needs summary, description and severity", rule.Alert)
 		}
-		_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "docs/operations.md#")
-		if anchor != strings.ToLower(rule.Alert) || !strings.Contains(operations, "\n### "+rule.Alert+"\n") {
-			t.Errorf("%s: docs/operations.md has no such heading, or the runbook_url leads to %q", rule.Alert, anchor)
+		_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "docs/alerts.md#")
+		if anchor != strings.ToLower(rule.Alert) || !strings.Contains(runbooks, "\n## "+rule.Alert+"\n") {
+			t.Errorf("%s: docs/alerts.md has no such heading, or the runbook_url leads to %q", rule.Alert, anchor)
 		}
 		if strings.Count(tests, "alertname: "+rule.Alert+"\n        exp_alerts:\n") == 0 {
 			t.Errorf("%s: no test has it fire", rule.Alert)

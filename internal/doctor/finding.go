@@ -24,7 +24,7 @@ func (s Severity) rank() int { return slices.Index([]Severity{Problem, Warning, 
 
 // Finding is one thing that is not as it should be.
 type Finding struct {
-	// Code never changes its meaning; docs/operations.md has an entry for each.
+	// Code never changes its meaning; docs/findings.md has an entry for each.
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
 	// Subject names the offender.

@@ -3,7 +3,7 @@
 //
 // A message is told of in more than one trace, since it may wait for days and no backend
 // takes a trace that is open for so long. Where it has waited a new trace begins, with a
-// link to the span before. docs/operations.md shows the whole.
+// link to the span before. docs/traces.md shows the whole.
 package tracing
 
 import (
