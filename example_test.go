@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/delaybridge/delaybridge"
@@ -20,11 +19,13 @@ func closeOrder(_ context.Context, m delaybridge.Message) error {
 func ExampleClient_Publish() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	client, err := delaybridge.New(config)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -33,13 +34,15 @@ func ExampleClient_Publish() {
 	m := delaybridge.Message{ID: "order-1", RoutingKey: "order.unpaid", Body: []byte(`{"order":1}`)}
 	receipt, err := client.Publish(ctx, m, delaybridge.After(30*time.Minute))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(receipt.Path, "due in", time.Until(receipt.Due).Round(time.Minute))
 
 	stop()
 	if err := <-ended; err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	// Prints: parked due in 30m0s
 }
@@ -48,16 +51,19 @@ func ExampleClient_Publish() {
 func ExampleClient_Cancel() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	client, err := delaybridge.New(config)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer func() { _ = client.Close() }()
 	change, err := client.Cancel(context.Background(), "order-1")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(change.Outcome)
 	// Prints: done
@@ -67,18 +73,21 @@ func ExampleClient_Cancel() {
 func ExampleClient_Get() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	client, err := delaybridge.New(config)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer func() { _ = client.Close() }()
 	switch entry, err := client.Get(context.Background(), "order-1"); {
 	case errors.Is(err, delaybridge.ErrNotFound):
 		fmt.Println("nobody knows it")
 	case err != nil:
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	default:
 		fmt.Println(entry.State)
 	}
@@ -89,11 +98,13 @@ func ExampleClient_Get() {
 func ExampleClient_Consume() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	client, err := delaybridge.New(config)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext, normally
 	err = client.Consume(delaybridge.ConsumerConfig{
@@ -104,16 +115,18 @@ func ExampleClient_Consume() {
 		}),
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	go func() {
 		m := delaybridge.Message{ID: "order-2", RoutingKey: "order.unpaid"}
 		if _, err := client.Publish(ctx, m, delaybridge.After(1500*time.Millisecond)); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
 		}
 	}()
 	if err := client.Run(ctx); err != nil { // until ctx ends, and the handlers are done
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	// Prints: closing order-2
 }

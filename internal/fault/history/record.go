@@ -106,7 +106,7 @@ func (r *record) add(e Event) {
 		r.failed = append(r.failed, e)
 	case Rejected:
 		r.rejected = append(r.rejected, e)
-	case PayUnknown, CancelUnknown, RescheduleUnknown, Fault, Mended:
+	case PayUnknown, CancelUnknown, RescheduleUnknown, List, Listed, Fault, Mended:
 	}
 }
 
