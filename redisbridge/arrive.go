@@ -62,7 +62,7 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 		case len(answer) != 2 || answer[0] != answerParkAgain:
 			return message.Arrival{}, errors.Join(ErrUnconfirmed, fmt.Errorf("the answer %v of a script has no meaning", answer))
 		}
-		parked, err := p.carry(ctx, m)
+		parked, err := p.repark(ctx, m)
 		switch {
 		case err != nil:
 			return message.Arrival{}, err
@@ -88,10 +88,10 @@ func onItsWay(m *message.Message) time.Duration {
 	return 0
 }
 
-// carry parks a message again that was rescheduled while Redis did not have it. It returns
+// repark parks a message again that was rescheduled while Redis did not have it. It returns
 // false where it is not to be parked (any more), as somebody has parked, cancelled or
 // handled it meanwhile, or this is another message with its ID.
-func (p *Park) carry(ctx context.Context, m *message.Message) (bool, error) {
+func (p *Park) repark(ctx context.Context, m *message.Message) (bool, error) {
 	key := keyOf(m.Entry, m.ID)
 	shard, slot := locate(key, len(p.keys))
 	k := p.keys[shard]
@@ -99,7 +99,7 @@ func (p *Park) carry(ctx context.Context, m *message.Message) (bool, error) {
 	args := append([]any{
 		wakeChannel(p.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], message.AppendEnvelope(nil, m, m.ID),
 	}, p.leads...)
-	parked, err := p.scripts.carry.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
+	parked, err := p.scripts.repark.Run(ctx, p.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
 	return parked, classify(err)
 }
 

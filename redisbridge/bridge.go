@@ -125,24 +125,24 @@ type Config struct {
 
 // Bridge promotes parked messages. Make one with [New].
 type Bridge struct {
-	config     Config
-	log        *slog.Logger
-	id         string
-	made       time.Time // ticks are counted from here
-	scripts    scripts
-	conn       *broker.Conn
-	consume    *broker.Conn // apart, since the broker may block a publishing connection
-	park       *Park        // for the intake
-	register   *register
-	conditions *conditions
-	unanswered *broker.Unanswered // what the intake publishes
-	repairs    *repairs
-	readies    *readies
-	display    *display
-	pace       *pace
-	reporter   *reporter
-	tracer     *tracing.Tracer // nil where nothing is traced
-	shards     []*shard
+	config         Config
+	log            *slog.Logger
+	id             string
+	made           time.Time // ticks are counted from here
+	scripts        scripts
+	conn           *broker.Conn
+	consume        *broker.Conn // apart, since the broker may block a publishing connection
+	park           *Park        // for the intake
+	register       *register
+	conditions     *conditions
+	unanswered     *broker.Unanswered // what the intake publishes
+	repairs        *repairs
+	readyExchanges *readyExchanges
+	statusQueue    *statusQueue
+	backlog        *backlog
+	reporter       *reporter
+	tracer         *tracing.Tracer // nil where nothing is traced
+	shards         []*shard
 
 	phase atomic.Int32 // phaseNew and so on
 	heard atomic.Int64 // when Redis has last answered, Unix ns
@@ -195,7 +195,7 @@ func New(c Config) (*Bridge, error) {
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
 	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
 	b.unanswered = broker.NewUnanswered()
-	b.repairs, b.readies, b.pace, b.display, b.reporter = newRepairs(b), newReadies(b), newPace(b.id), newDisplay(b), newReporter(b)
+	b.repairs, b.readyExchanges, b.backlog, b.statusQueue, b.reporter = newRepairs(b), newReadyExchanges(b), newBacklog(b.id), newStatusQueue(b), newReporter(b)
 	var err error
 	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {
 		faults = append(faults, err)
@@ -278,7 +278,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
-	workers.Go(func() error { return b.display.run(work) })
+	workers.Go(func() error { return b.statusQueue.run(work) })
 	workers.Go(func() error { return b.watchConditions(work) })
 	workers.Go(func() error { return b.watchAnswers(work) })
 	for _, s := range b.shards {

@@ -124,26 +124,26 @@ func (c ServerClock) Forget() { c.clock.forget() }
 // Bounds is bounds.
 func (c ServerClock) Bounds(t time.Time) (least, most int64, known bool) { return c.clock.bounds(t) }
 
-// Lots is lots with parking made of nothing but its size.
-type Lots struct{ lots lots }
+// Batches is batches with parking made of nothing but its size.
+type Batches struct{ batches batcher }
 
-// NewLots calls send with the size of each lot.
-func NewLots(send func(n int)) *Lots {
-	return &Lots{lots{send: func(lot []*parking) {
-		send(len(lot))
-		for _, one := range lot {
+// NewBatches calls send with the size of each batch.
+func NewBatches(send func(n int)) *Batches {
+	return &Batches{batcher{send: func(batch []*pendingPark) {
+		send(len(batch))
+		for _, one := range batch {
 			one.answer <- nil
 		}
 	}}}
 }
 
 // Park parks a message whose envelope has so many bytes.
-func (l *Lots) Park(ctx context.Context, bytes int) error {
-	return l.lots.park(ctx, &parking{stored: make([]byte, bytes), answer: make(chan error, 1)})
+func (l *Batches) Park(ctx context.Context, bytes int) error {
+	return l.batches.park(ctx, &pendingPark{stored: make([]byte, bytes), answer: make(chan error, 1)})
 }
 
-// LotBytes is lotBytes.
-const LotBytes = lotBytes
+// BatchBytes is batchBytes.
+const BatchBytes = batchBytes
 
 // LeaveEntry has the schedule hold an entry of an ID for a message due at an instant, as a
 // crash of Redis in the middle of a script may.

@@ -336,7 +336,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 		begin.direct = true
 		return b.deliver(ctx, ready, e, m, message.After(refusedPause), begin)
 	}
-	there, err := b.readies.look(ctx, m.Entry)
+	there, err := b.readyExchanges.look(ctx, m.Entry)
 	switch {
 	case err != nil:
 		return err
@@ -352,7 +352,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 	if errors.Is(err, broker.ErrSilent) {
 		return wait()
 	}
-	b.readies.forget(err)
+	b.readyExchanges.forget(err)
 	return counted(&b.taken.published, err)
 }
 

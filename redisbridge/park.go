@@ -66,8 +66,8 @@ type Park struct {
 	tracer  *tracing.Tracer
 
 	entryName string // whose messages Cancel, Reschedule and Look mean
-	lots      *lots
-	spare     *spare
+	batches   *batcher
+	pool      *parkPool
 	checked   *atomic.Bool // Redis holds the layout that the topology describes
 }
 
@@ -90,14 +90,14 @@ func NewPark(c ParkConfig) (*Park, error) {
 	}
 	c.Remember = cmp.Or(c.Remember, DefaultRemember)
 	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
-	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), lots: &lots{}, spare: &spare{}, checked: &atomic.Bool{}, tracer: tracing.New(c.TracerProvider, tracedAs)}
+	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), batches: &batcher{}, pool: &parkPool{}, checked: &atomic.Bool{}, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		p.leads = append(p.leads, lead.Milliseconds())
 	}
 	for range p.keys {
 		p.clocks = append(p.clocks, newServerClock())
 	}
-	p.lots.send = p.parkLot
+	p.batches.send = p.parkBatch
 	return p, nil
 }
 
@@ -130,7 +130,7 @@ func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w me
 	if err := p.check(ctx); err != nil {
 		return message.Ticket{}, err
 	}
-	one := p.spare.take()
+	one := p.pool.take()
 	one.shard, one.slot = locate(key, len(p.keys))
 	one.key, one.called, one.when, one.alone = key, called, w, begin.alone
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
@@ -141,11 +141,11 @@ func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w me
 	}
 	digest := contentOf(m, asked, one.stored[one.record().body():])
 	copy(one.stored[digestAt:], digest[:])
-	if err := p.lots.park(ctx, one); err != nil {
+	if err := p.batches.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
 	}
 	ticket := one.ticket
-	p.spare.put(one)
+	p.pool.put(one)
 	return ticket, nil
 }
 

@@ -16,9 +16,9 @@ import (
 // nothing was sent, and nothing else can be before another claim.
 func (s *shard) promote(ctx context.Context, m parked) error {
 	if s.now()-m.due() > backlogAge.Milliseconds() {
-		s.b.pace.keep(ctx, s.n, m.due(), s.last.since.Add(s.b.config.Lease/3))
+		s.b.backlog.keep(ctx, s.n, m.due(), s.last.since.Add(s.b.config.Lease/3))
 	} else {
-		s.b.pace.done(s.n)
+		s.b.backlog.done(s.n)
 	}
 	if err := s.poise(ctx); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		headers = amqp.Table{}
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
-	if reason := s.objections.givenUp(m.key); reason != nil {
+	if reason := s.poison.givenUp(m.key); reason != nil {
 		p, waits = plan{}, false
 		out, path = quarantined(s.b.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
 	}
@@ -46,7 +46,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	case err != nil:
 		return err
 	case !there:
-		s.putBack(m, s.now()+s.b.readies.pause(entryOf(out)).Milliseconds())
+		s.putBack(m, s.now()+s.b.readyExchanges.pause(entryOf(out)).Milliseconds())
 		return nil
 	case waited:
 		return s.promote(ctx, m) // the plan is as old as that
@@ -70,7 +70,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	case waited:
 		return s.promote(ctx, m)
 	}
-	s.flight.add()
+	s.inflight.add()
 	span := s.startPromoting(&out, path)
 	land := func(err error) {
 		endPromoting(span, err)
@@ -79,14 +79,14 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		case o.refused():
 			o.promoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
-			wait, held := s.objections.count(m.key, err, broker.Unfit(err))
+			wait, held := s.poison.count(m.key, err, broker.Unfit(err))
 			o.promoteAt = now + wait.Milliseconds()
 			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "in", wait, "error", err)
 			if held {
 				s.b.conditions.begin(ConditionUnfit, fmt.Sprintf("message %q: %v", m.id, err), "id", m.id)
 			}
 		}
-		s.flight.land(o)
+		s.inflight.complete(o)
 	}
 	if p.lane == 0 {
 		land = s.noting(m, land)
@@ -102,7 +102,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	err := s.publish(ctx, send, out, target, m.id, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
-		s.flight.cancel()
+		s.inflight.cancel()
 		return err
 	}
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 // putBack has m return to the schedule for a promotion at that instant, Unix ms.
 func (s *shard) putBack(m parked, promoteAt int64) {
 	m.promoteAt = promoteAt
-	s.flight.add()
-	s.flight.land(outcome{parked: m, back: true})
+	s.inflight.add()
+	s.inflight.complete(outcome{parked: m, back: true})
 }
 
 var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
@@ -209,7 +209,7 @@ func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Ta
 		return
 	case silence > 0:
 		m.promoteAt = m.due() + pauseAfter(silence).Milliseconds()
-		s.flight.land(outcome{parked: m, back: true})
+		s.inflight.complete(outcome{parked: m, back: true})
 		return
 	}
 	if err := s.publish(ctx, s.ready.Publish, out, t, m.id, path, land); err != nil {

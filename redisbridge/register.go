@@ -103,7 +103,7 @@ func (r *register) attend(ctx context.Context, lifetime time.Duration) {
 	if changed {
 		r.b.log.Info("bridges alive", "bridges", alive)
 		r.b.wakeShards()
-		signal(r.b.display.turn)
+		signal(r.b.statusQueue.turn)
 	}
 }
 
@@ -151,11 +151,11 @@ func (b *Bridge) hear(event any) {
 	case !ok: // subscribed, perhaps again: whatever was said meanwhile is unheard
 		b.wakeShards()
 		signal(b.register.rush)
-	case b.pace.hear(message.Payload):
+	case b.backlog.hear(message.Payload):
 	case message.Payload == wakeAll:
 		signal(b.register.rush)
 	default:
-		signal(b.display.stirred)
+		signal(b.statusQueue.stirred)
 		for _, s := range b.shards {
 			if s.keys.number == message.Payload {
 				signal(s.woken)

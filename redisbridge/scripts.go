@@ -25,8 +25,8 @@ var arriveLua string
 //go:embed lua/handled.lua
 var handledLua string
 
-//go:embed lua/carry.lua
-var carryLua string
+//go:embed lua/repark.lua
+var reparkLua string
 
 //go:embed lua/claim.lua
 var claimLua string
@@ -72,8 +72,8 @@ var glanceLua string
 
 // scripts are the only way in which parked messages change.
 type scripts struct {
-	park, cancel, reschedule, arrive, carry, claim, settle, postpone, yield, attend, clock *redis.Script
-	handled, look, list, count, tally, glance, bridges, flow                               *redis.Script
+	park, cancel, reschedule, arrive, repark, claim, settle, postpone, yield, attend, clock *redis.Script
+	handled, look, list, count, tally, glance, bridges, flow                                *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -94,7 +94,7 @@ func newScripts() scripts {
 		park: with("", parkLua), clock: with("", clockLua),
 		claim: with(evenFull, claimLua), settle: with(evenFull, settleLua), postpone: with(evenFull, postponeLua),
 		cancel: with(evenFull, cancelLua), reschedule: with(evenFull, rescheduleLua),
-		arrive: with(evenFull, arriveLua), carry: with(evenFull, carryLua),
+		arrive: with(evenFull, arriveLua), repark: with(evenFull, reparkLua),
 		handled: with("", handledLua), // nothing depends on it
 		look:    with(onlyLooks, lookLua), list: with(onlyLooks, pagesLua+listLua),
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
@@ -111,7 +111,7 @@ func ScriptNames() map[string]string {
 	names := map[string]string{}
 	for name, script := range map[string]*redis.Script{
 		"park": s.park, "cancel": s.cancel, "reschedule": s.reschedule,
-		"arrive": s.arrive, "carry": s.carry, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
+		"arrive": s.arrive, "repark": s.repark, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
 		"yield": s.yield, "attend": s.attend, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
 		"tally": s.tally, "glance": s.glance,
 	} {

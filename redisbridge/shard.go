@@ -47,14 +47,14 @@ const (
 // goroutine claims and publishes into the lanes, so that the order of publishing is the order
 // of promotion; another one settles.
 type shard struct {
-	b      *Bridge
-	n      int
-	keys   shardKeys
-	lanes  map[string]*broker.Publisher // by exchange; each in due order
-	ready  *broker.Pool                 // for what goes straight to the ready exchange
-	leads  []time.Duration
-	flight *flight
-	woken  chan struct{}
+	b        *Bridge
+	n        int
+	keys     shardKeys
+	lanes    map[string]*broker.Publisher // by exchange; each in due order
+	ready    *broker.Pool                 // for what goes straight to the ready exchange
+	leads    []time.Duration
+	inflight *inflight
+	woken    chan struct{}
 
 	headers amqp.Table // of the message that is being published
 
@@ -74,7 +74,7 @@ type shard struct {
 	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last    claimed
 
-	objections *objections
+	poison *poisonBackoff
 
 	health health
 }
@@ -82,8 +82,8 @@ type shard struct {
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
 		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: map[string]*broker.Publisher{},
-		ready: broker.NewPool(b.conn, readyChannels), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), flight: newFlight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: newServerClock(), objections: newObjections(), unanswered: broker.NewUnanswered(),
+		ready: broker.NewPool(b.conn, readyChannels), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), inflight: newInflight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
+		entered: make(chan struct{}, 1), clock: newServerClock(), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *shard) run(ctx context.Context) error {
 	// Work in hand is finished, but not for ever.
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.b.config.DrainTimeout)
 	defer cancel()
-	if s.flight.drain(drain) == nil {
+	if s.inflight.drain(drain) == nil {
 		_ = s.yield(drain) // otherwise the lease ends by itself
 	}
 	stop()
@@ -143,7 +143,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 // step publishes what one claim got. It returns how long there is nothing to do,
 // or an error after which to try again, or that ends the bridge.
 func (s *shard) step(ctx context.Context) (time.Duration, error) {
-	if err := s.flight.fault(); err != nil {
+	if err := s.inflight.fault(); err != nil {
 		return 0, s.recover(ctx, err)
 	}
 	if err := s.b.conn.Ready(ctx); err != nil {
@@ -156,7 +156,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	s.b.reporter.sees(s.n, &c)
 	s.health.own(c.status == answerClaimed, c.expired)
 	if c.status != answerClaimed {
-		s.b.pace.done(s.n)
+		s.b.backlog.done(s.n)
 		return s.standBy(&c), nil
 	}
 	if c.turn <= s.highest {
@@ -169,7 +169,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.claimAhead(ctx)
 	}
 	if len(c.messages) == 0 {
-		s.b.pace.done(s.n)
+		s.b.backlog.done(s.n)
 	}
 	for _, m := range c.messages {
 		s.b.config.Observe(StepClaimed, m.id, "")
@@ -185,11 +185,11 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case c.asked && !s.b.register.prefers(s.n):
 		return 0, s.handOver(ctx)
-	case len(c.messages) == 0 && s.flight.count() == 0 && c.inHand > 0:
+	case len(c.messages) == 0 && s.inflight.count() == 0 && c.inHand > 0:
 		s.turn = -1 // claimed by nobody any more: have them returned
 		return 0, nil
 	case c.room == 0:
-		s.flight.landed(ctx, s.b.config.Lease/2)
+		s.inflight.landed(ctx, s.b.config.Lease/2)
 		return 0, nil
 	case full:
 		return 0, nil // there may be more
@@ -201,7 +201,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if c.next >= 0 {
 		sleep = time.Duration(c.next-s.now()) * time.Millisecond
 	}
-	if s.flight.count() > 0 {
+	if s.inflight.count() > 0 {
 		sleep = min(sleep, s.b.config.Lease/2)
 	}
 	began := time.Now()
@@ -247,7 +247,7 @@ func (s *shard) room() int {
 
 // moving returns how many messages are in flight, without those that wait for the answer of
 // a silent target.
-func (s *shard) moving() int { return max(0, s.flight.count()-s.unanswered.Silent()) }
+func (s *shard) moving() int { return max(0, s.inflight.count()-s.unanswered.Silent()) }
 
 // discardAhead gives back what a claim that is under way gets, so that it does
 // not overtake what was claimed before it and is to be claimed again.
@@ -266,8 +266,8 @@ func (s *shard) discardAhead() {
 // giveBack has messages return to the schedule that were claimed in vain.
 func (s *shard) giveBack(messages []parked, err error) {
 	for _, m := range messages {
-		s.flight.add()
-		s.flight.land(outcome{parked: m, back: true, err: err})
+		s.inflight.add()
+		s.inflight.complete(outcome{parked: m, back: true, err: err})
 	}
 }
 
@@ -300,7 +300,7 @@ func (s *shard) handOver(ctx context.Context) error {
 // settled waits until nothing is in flight any more but what waits for silent targets.
 func (s *shard) settled(ctx context.Context) error {
 	for s.moving() > 0 {
-		s.flight.landed(ctx, retryPause)
+		s.inflight.landed(ctx, retryPause)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -328,12 +328,12 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 	if err := s.settled(ctx); err != nil {
 		return err
 	}
-	s.flight.forgive()
+	s.inflight.forgive()
 	s.b.repairs.consider(fault)
 	if exchange, ok := broker.MissingExchange(fault); ok {
 		// Only what goes there has to wait. The rest is published again at once.
 		s.absent[exchange] = time.Now().Add(refusedPause)
-		s.b.readies.forget(fault)
+		s.b.readyExchanges.forget(fault)
 	}
 	if broker.Objected(fault) && s.single == 0 {
 		s.single = claimMost // to find the message to which the broker objects

@@ -12,7 +12,7 @@ func TestPace(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	const due = 1_700_000_000_000
 	slack := paceSlack.Milliseconds()
-	p := newPace("us")
+	p := newBacklog("us")
 	if !isAhead(p, 0, due, start) {
 		t.Error("a backlog begins without waiting for others")
 	}
@@ -41,7 +41,7 @@ func TestPace(t *testing.T) {
 
 func TestPaceAcrossBridges(t *testing.T) {
 	t.Parallel()
-	p := newPace("us")
+	p := newBacklog("us")
 	const due = 1_700_000_000_000
 	if p.hear("3") || p.hear("bridges") {
 		t.Error("other words of the wake channel were taken for positions")
@@ -101,7 +101,7 @@ func TestCatchUpStep(t *testing.T) {
 	}
 }
 
-func isAhead(p *pace, shard int, due int64, now time.Time) bool {
+func isAhead(p *backlog, shard int, due int64, now time.Time) bool {
 	ahead, _ := p.ahead(shard, due, now)
 	return ahead
 }

@@ -27,18 +27,18 @@ const (
 	showGone = time.Second
 )
 
-// display shows in the management UI how much is parked and when the next message is
+// statusQueue shows in the management UI how much is parked and when the next message is
 // due, where an operator looks first and without opening anything: in the list of
 // queues, as the name of an empty queue. The queue is exclusive, so that the broker
-// removes it with the bridge's connection, and the display never outlives who keeps it.
+// removes it with the bridge's connection, and the statusQueue never outlives who keeps it.
 // One of the bridges has it.
-type display struct {
+type statusQueue struct {
 	b       *Bridge
 	turn    chan struct{} // who is alive has changed
 	stirred chan struct{} // something was parked that is due earlier than all else
 	ch      *amqp.Channel
 	names   []string  // of the queues that may be there: the last is shown, others are to go
-	sight   sight     // the last one
+	status  status    // the last one
 	counted string    // the running counts before that
 	holds   time.Time // until when the sight holds while these are the same
 	away    time.Time // since when Redis has not answered
@@ -48,12 +48,12 @@ type display struct {
 	said    string    // the last fault that was logged
 }
 
-func newDisplay(b *Bridge) *display {
-	return &display{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
+func newStatusQueue(b *Bridge) *statusQueue {
+	return &statusQueue{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
 }
 
 // run shows until ctx ends. It never fails: nobody's message depends on it.
-func (d *display) run(ctx context.Context) error {
+func (d *statusQueue) run(ctx context.Context) error {
 	if d.b.config.ShowEvery == ShowNever {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (d *display) run(ctx context.Context) error {
 }
 
 // look renews what is shown.
-func (d *display) look(ctx context.Context) {
+func (d *statusQueue) look(ctx context.Context) {
 	every := d.b.config.ShowEvery
 	bounded, cancel := context.WithTimeout(ctx, max(every, time.Second))
 	defer cancel()
@@ -118,22 +118,22 @@ func (d *display) look(ctx context.Context) {
 
 // glance looks at all that is shown. When nothing has changed since the last time, that
 // holds until the next message is due.
-func (d *display) glance(ctx context.Context, counted string) error {
+func (d *statusQueue) glance(ctx context.Context, counted string) error {
 	g, err := d.b.park.Glance(ctx)
 	if err != nil {
 		return err
 	}
-	before := d.sight
-	d.sight, d.counted, d.holds = seen(&g), counted, time.Time{}
-	if d.sight == before || !before.known {
-		d.holds = time.Now().Add(d.sight.rest(g.Now, d.b.config.ShowEvery))
+	before := d.status
+	d.status, d.counted, d.holds = seen(&g), counted, time.Time{}
+	if d.status == before || !before.known {
+		d.holds = time.Now().Add(d.status.rest(g.Now, d.b.config.ShowEvery))
 	}
 	return nil
 }
 
 // show has a queue with today's name and no other. It declares the queue even if it
 // should be there: somebody may have deleted it, or the connection is another one.
-func (d *display) show(ctx context.Context) error {
+func (d *statusQueue) show(ctx context.Context) error {
 	if d.ch == nil || d.ch.IsClosed() {
 		ch, err := d.b.consume.Channel(ctx)
 		if err != nil {
@@ -141,13 +141,13 @@ func (d *display) show(ctx context.Context) error {
 		}
 		d.ch = ch
 	}
-	name := d.b.config.Topology.Shown(d.sight.text(d.away))
+	name := d.b.config.Topology.Shown(d.status.text(d.away))
 	args := amqp.Table{
 		"x-queue-type": "classic", // whatever the virtual host's default is: no other can be exclusive
 		"about":        "No queue for messages: its name says how many wait in Redis, and when the next of all is due. A bridge keeps it up to date, and it goes with that bridge.",
 		"shown by":     d.b.id,
 		"since":        time.Now().UTC().Format(time.RFC3339),
-		"parked for":   cmp.Or(d.sight.lanes, "none"),
+		"parked for":   cmp.Or(d.status.lanes, "none"),
 	}
 	if _, err := d.ch.QueueDeclare(name, false, false, true, false, args); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (d *display) show(ctx context.Context) error {
 }
 
 // hide takes away what is shown.
-func (d *display) hide(ctx context.Context) {
+func (d *statusQueue) hide(ctx context.Context) {
 	ch, names := d.ch, d.names
 	d.ch, d.names, d.next = nil, nil, time.Time{}
 	if len(names) > 0 && ch.IsClosed() && ctx.Err() == nil {
@@ -198,7 +198,7 @@ func (d *display) hide(ctx context.Context) {
 }
 
 // fail says once why nothing is shown.
-func (d *display) fail(ctx context.Context, err error) {
+func (d *statusQueue) fail(ctx context.Context, err error) {
 	var closed *amqp.Error
 	switch {
 	case !errors.As(err, &closed) || !closed.Server:
@@ -217,8 +217,8 @@ func (d *display) fail(ctx context.Context, err error) {
 	}
 }
 
-// sight is what a glance has to tell.
-type sight struct {
+// status is what a glance has to tell.
+type status struct {
 	known     bool
 	parked    int
 	next      time.Time // of all messages; zero is none
@@ -227,8 +227,8 @@ type sight struct {
 }
 
 // seen sums up a glance.
-func seen(g *Glance) sight {
-	s := sight{known: true, parked: g.Parked(), next: g.NextDue(), lateSince: g.OldestLate()}
+func seen(g *Glance) status {
+	s := status{known: true, parked: g.Parked(), next: g.NextDue(), lateSince: g.OldestLate()}
 	if g.Now.Sub(s.lateSince) < showLate {
 		s.lateSince = time.Time{}
 	}
@@ -251,7 +251,7 @@ func seen(g *Glance) sight {
 }
 
 // rest is how long nothing will change by itself, at most.
-func (s sight) rest(now time.Time, every time.Duration) time.Duration {
+func (s status) rest(now time.Time, every time.Duration) time.Duration {
 	rest := showWhole * every
 	if !s.next.IsZero() {
 		rest = min(rest, s.next.Sub(now)+time.Second)
@@ -260,7 +260,7 @@ func (s sight) rest(now time.Time, every time.Duration) time.Duration {
 }
 
 // text is what the list of queues shows.
-func (s sight) text(away time.Time) string {
+func (s status) text(away time.Time) string {
 	figures := grouped(s.parked) + " parked in Redis"
 	if !away.IsZero() {
 		unknown := fmt.Sprintf("unknown since %s how many are parked, as Redis does not answer", instantText(away))

@@ -28,10 +28,10 @@ const (
 	pacePoll = 20 * time.Millisecond
 )
 
-// pace keeps shards side by side while they work off a backlog, so that it
+// backlog keeps shards side by side while they work off a backlog, so that it
 // leaves in due order although many work at it. Bridges tell each other over
 // the wake channel how far they are; nothing is stored.
-type pace struct {
+type backlog struct {
 	id   string        // of this bridge
 	tell chan struct{} // there is something to tell the other bridges
 
@@ -54,13 +54,13 @@ type position struct {
 	seen time.Time
 }
 
-func newPace(id string) *pace {
-	return &pace{id: id, tell: make(chan struct{}, 1), own: map[int]position{}, others: map[string]position{}, moved: make(chan struct{})}
+func newBacklog(id string) *backlog {
+	return &backlog{id: id, tell: make(chan struct{}, 1), own: map[int]position{}, others: map[string]position{}, moved: make(chan struct{})}
 }
 
 // keep waits, until patience at most, for those who have earlier messages in
 // their backlog than the one that is due at due.
-func (p *pace) keep(ctx context.Context, shard int, due int64, patience time.Time) {
+func (p *backlog) keep(ctx context.Context, shard int, due int64, patience time.Time) {
 	for ctx.Err() == nil && time.Now().Before(patience) {
 		ahead, moved := p.ahead(shard, due, time.Now())
 		if !ahead {
@@ -78,7 +78,7 @@ func (p *pace) keep(ctx context.Context, shard int, due int64, patience time.Tim
 
 // ahead notes where a shard is. It reports whether that is too far, and where to
 // wait for the others to move.
-func (p *pace) ahead(shard int, due int64, now time.Time) (ahead bool, moved <-chan struct{}) {
+func (p *backlog) ahead(shard int, due int64, now time.Time) (ahead bool, moved <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.seen) >= paceCalm {
@@ -95,7 +95,7 @@ func (p *pace) ahead(shard int, due int64, now time.Time) (ahead bool, moved <-c
 }
 
 // move computes anew how far one may go, and wakes those who wait for that.
-func (p *pace) move(now time.Time) {
+func (p *backlog) move(now time.Time) {
 	p.limit = min(limit(p.own, now), limit(p.others, now))
 	if gain := p.limit - p.woken; gain < 0 {
 		p.woken = p.limit
@@ -107,7 +107,7 @@ func (p *pace) move(now time.Time) {
 }
 
 // done forgets a shard that has no backlog, or is no longer ours.
-func (p *pace) done(shard int) {
+func (p *backlog) done(shard int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, there := p.own[shard]; there {
@@ -131,7 +131,7 @@ func limit[K comparable](positions map[K]position, now time.Time) int64 {
 }
 
 // last returns how far the last shard of this bridge is.
-func (p *pace) last(now time.Time) (due int64, ok bool) {
+func (p *backlog) last(now time.Time) (due int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.own {
@@ -147,7 +147,7 @@ func (p *pace) last(now time.Time) (due int64, ok bool) {
 const paceWord = "behind "
 
 // hear takes what another bridge has told, and reports whether it was that.
-func (p *pace) hear(text string) bool {
+func (p *backlog) hear(text string) bool {
 	text, ok := strings.CutPrefix(text, paceWord)
 	if !ok {
 		return false
@@ -174,9 +174,9 @@ func (b *Bridge) tellOthers(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.pace.tell:
+		case <-b.backlog.tell:
 		}
-		if due, ok := b.pace.last(time.Now()); ok {
+		if due, ok := b.backlog.last(time.Now()); ok {
 			// Who does not hear it does not wait, and is out of order at worst.
 			_ = b.config.Client.Publish(ctx, wakeChannel(b.config.Topology), fmt.Sprint(paceWord, b.id, " ", due)).Err()
 		}

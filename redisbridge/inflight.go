@@ -23,8 +23,8 @@ func (o outcome) refused() bool {
 	return errors.Is(o.err, broker.ErrRefused) || errors.Is(o.err, broker.ErrUnroutable)
 }
 
-// flight is what a shard has claimed and not yet settled.
-type flight struct {
+// inflight is what a shard has claimed and not yet settled.
+type inflight struct {
 	mu     sync.Mutex
 	n      int
 	ended  []outcome
@@ -34,22 +34,22 @@ type flight struct {
 	freed   chan struct{} // something is settled
 }
 
-func newFlight() *flight {
-	return &flight{arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+func newInflight() *inflight {
+	return &inflight{arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-func (f *flight) add() {
+func (f *inflight) add() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++
 }
 
 // cancel undoes add.
-func (f *flight) cancel() { f.settled(1) }
+func (f *inflight) cancel() { f.settled(1) }
 
-// land takes the outcome of a message that was added. It does not block. Once
+// complete takes the outcome of a message that was added. It does not block. Once
 // it has returned, fault knows of an error that concerns more than the message.
-func (f *flight) land(o outcome) {
+func (f *inflight) complete(o outcome) {
 	f.mu.Lock()
 	f.ended = append(f.ended, o)
 	if f.failed == nil && o.err != nil && !o.refused() {
@@ -59,7 +59,7 @@ func (f *flight) land(o outcome) {
 	signal(f.arrived)
 }
 
-func (f *flight) take() []outcome {
+func (f *inflight) take() []outcome {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ended := f.ended
@@ -67,34 +67,34 @@ func (f *flight) take() []outcome {
 	return ended
 }
 
-func (f *flight) settled(n int) {
+func (f *inflight) settled(n int) {
 	f.mu.Lock()
 	f.n -= n
 	f.mu.Unlock()
 	signal(f.freed)
 }
 
-func (f *flight) count() int {
+func (f *inflight) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n
 }
 
 // fault returns why messages could not be published since forgive was called.
-func (f *flight) fault() error {
+func (f *inflight) fault() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
 }
 
-func (f *flight) forgive() {
+func (f *inflight) forgive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed = nil
 }
 
 // landed waits until something was settled, at most for d.
-func (f *flight) landed(ctx context.Context, d time.Duration) {
+func (f *inflight) landed(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -105,7 +105,7 @@ func (f *flight) landed(ctx context.Context, d time.Duration) {
 }
 
 // drain waits until nothing is in flight any more.
-func (f *flight) drain(ctx context.Context) error {
+func (f *inflight) drain(ctx context.Context) error {
 	for f.count() > 0 {
 		select {
 		case <-f.freed:
@@ -122,10 +122,10 @@ func (s *shard) settleAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.flight.arrived:
+		case <-s.inflight.arrived:
 		}
 		s.b.awaitTick(ctx, tick)
-		ended := s.flight.take()
+		ended := s.inflight.take()
 		var done, back []outcome
 		for _, o := range ended {
 			switch {
@@ -133,7 +133,7 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			case o.err == nil:
 				done = append(done, o)
-				if s.objections.forget(o.key) {
+				if s.poison.forget(o.key) {
 					s.b.conditions.end(ConditionUnfit)
 				}
 				s.b.config.Observe(StepConfirmed, o.id, o.path)
@@ -145,26 +145,26 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			}
 		}
-		if s.insist(ctx, func() error { return s.settle(ctx, done) }, len(done)) {
+		if s.retryUntilStored(ctx, func() error { return s.settle(ctx, done) }, len(done)) {
 			s.b.reporter.settles(len(done))
 			for _, o := range done {
 				s.b.config.Observe(StepSettled, o.id, o.path)
 			}
 		}
-		if s.insist(ctx, func() error { return s.postpone(ctx, back) }, len(back)) {
+		if s.retryUntilStored(ctx, func() error { return s.postpone(ctx, back) }, len(back)) {
 			signal(s.woken) // the last claim did not see what is in the schedule again
 			for _, o := range back {
 				s.b.config.Observe(StepReturned, o.id, o.path)
 			}
 		}
-		s.flight.settled(len(ended))
+		s.inflight.settled(len(ended))
 	}
 }
 
-// insist repeats what Redis does not take for now: a message that the broker
+// retryUntilStored repeats what Redis does not take for now: a message that the broker
 // has, and that is not settled, would be delivered twice. It reports whether
 // Redis has taken it in the end.
-func (s *shard) insist(ctx context.Context, do func() error, n int) bool {
+func (s *shard) retryUntilStored(ctx context.Context, do func() error, n int) bool {
 	for n > 0 && ctx.Err() == nil {
 		err := do()
 		if err == nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// Messages that are parked at the same time share a lot, up to its limits; one
+// Messages that are parked at the same time share a batch, up to its limits; one
 // that is called back is not among them.
-func TestLots(t *testing.T) {
+func TestBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var sizes []int
 		hold := make(chan struct{})
-		lots := redisbridge.NewLots(func(n int) {
+		batches := redisbridge.NewBatches(func(n int) {
 			sizes = append(sizes, n) // by one goroutine: too few wait for a second one
 			if len(sizes) == 1 {
 				<-hold
@@ -29,7 +29,7 @@ func TestLots(t *testing.T) {
 		})
 		park := func(ctx context.Context, bytes int) *error {
 			var err error
-			go func() { err = lots.Park(ctx, bytes) }()
+			go func() { err = batches.Park(ctx, bytes) }()
 			synctest.Wait() // it waits to be sent, or for its answer
 			return &err
 		}
@@ -38,7 +38,7 @@ func TestLots(t *testing.T) {
 		impatient := park(ctx, 10)
 		cancel()
 		for range 10 {
-			park(t.Context(), redisbridge.LotBytes/4)
+			park(t.Context(), redisbridge.BatchBytes/4)
 		}
 		close(hold)
 		synctest.Wait()
@@ -46,7 +46,7 @@ func TestLots(t *testing.T) {
 			t.Errorf("called back before it was sent: got %v, want context.Canceled and nothing unknown", *impatient)
 		}
 		if got, want := fmt.Sprint(sizes), "[1 4 4 2]"; got != want {
-			t.Errorf("lots of %s messages, want %s", got, want)
+			t.Errorf("batches of %s messages, want %s", got, want)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func TestParkIsUnconfirmedOnceSent(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	sent := make(chan struct{})
-	lots := redisbridge.NewLots(func(int) {
+	batches := redisbridge.NewBatches(func(int) {
 		close(sent)
 		<-hold
 	})
@@ -64,7 +64,7 @@ func TestParkIsUnconfirmedOnceSent(t *testing.T) {
 		<-sent
 		cancel()
 	}()
-	if err := lots.Park(ctx, 10); !errors.Is(err, redisbridge.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
+	if err := batches.Park(ctx, 10); !errors.Is(err, redisbridge.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
 		t.Errorf("gave up waiting for the answer: got %v, want ErrUnconfirmed and context.Canceled", err)
 	}
 	close(hold)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// objections counts, for each message, how often in a row the broker has closed the channel
+// poisonBackoff counts, for each message, how often in a row the broker has closed the channel
 // over it when it was alone there. Over one that is to blame it does so each time; but a
 // broker that has trouble of its own, such as while it starts, may do so over any.
-type objections struct {
+type poisonBackoff struct {
 	mu sync.Mutex
-	of map[string]objection // by record key
+	of map[string]poison // by record key
 }
 
-type objection struct {
+type poison struct {
 	pauses int   // so far
 	unfit  int   // how many of these were over the message itself
 	last   error // the last one of those
@@ -28,12 +28,12 @@ const (
 	triesBeforeQuarantine = 5
 )
 
-func newObjections() *objections { return &objections{of: map[string]objection{}} }
+func newPoisonBackoff() *poisonBackoff { return &poisonBackoff{of: map[string]poison{}} }
 
 // count counts one more, and returns how long the message waits now: refusedPause at first,
 // then twice as long each time, up to brokenPause, or unfitPause where the broker objects to
 // the message itself. It waits in Redis; held says that quarantine has not taken it either.
-func (o *objections) count(key string, err error, unfit bool) (pause time.Duration, held bool) {
+func (o *poisonBackoff) count(key string, err error, unfit bool) (pause time.Duration, held bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one, known := o.of[key]
@@ -60,7 +60,7 @@ func (o *objections) count(key string, err error, unfit bool) (pause time.Durati
 
 // givenUp returns why a message is to go to quarantine now, or nil. Where quarantine does not
 // take it either, the message is tried as usual from then on: someone may have raised a limit.
-func (o *objections) givenUp(key string) error {
+func (o *poisonBackoff) givenUp(key string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.of[key]; one.unfit == triesBeforeQuarantine {
@@ -71,7 +71,7 @@ func (o *objections) givenUp(key string) error {
 
 // forget ends the row: the broker has the message. It reports whether no message is held
 // any more that was.
-func (o *objections) forget(key string) (last bool) {
+func (o *poisonBackoff) forget(key string) (last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	held := o.of[key].unfit > triesBeforeQuarantine

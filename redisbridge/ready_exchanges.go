@@ -16,23 +16,25 @@ import (
 // thereFor is how long a ready exchange is taken to be there, once it was.
 const thereFor = time.Minute
 
-// readies knows which entries have a ready exchange. A bridge learns of entries
+// readyExchanges knows which entries have a ready exchange. A bridge learns of entries
 // from the messages: one that is added needs no restart. Before it publishes the
 // first message of an entry it looks, since publishing to an exchange that is not
 // there costs everything that is under way on the channel; and a lane would hand
 // the message over to the default ready exchange.
-type readies struct {
+type readyExchanges struct {
 	b *Bridge
 
 	mu    sync.Mutex
 	there map[string]time.Time // entries, until when not to look again
 }
 
-func newReadies(b *Bridge) *readies { return &readies{b: b, there: map[string]time.Time{}} }
+func newReadyExchanges(b *Bridge) *readyExchanges {
+	return &readyExchanges{b: b, there: map[string]time.Time{}}
+}
 
 // has reports whether the entry's ready exchange was there of late. The default
 // one is taken for granted.
-func (r *readies) has(entry string) bool {
+func (r *readyExchanges) has(entry string) bool {
 	if entry == "" {
 		return true
 	}
@@ -43,7 +45,7 @@ func (r *readies) has(entry string) bool {
 
 // look asks the broker for an entry's ready exchange. It reports false, and asks
 // for a repair where that may help, if there is none.
-func (r *readies) look(ctx context.Context, entry string) (bool, error) {
+func (r *readyExchanges) look(ctx context.Context, entry string) (bool, error) {
 	if r.has(entry) {
 		return true, nil
 	}
@@ -71,7 +73,7 @@ func (r *readies) look(ctx context.Context, entry string) (bool, error) {
 }
 
 // forget has the next message look again, after err.
-func (r *readies) forget(err error) {
+func (r *readyExchanges) forget(err error) {
 	if _, missing := broker.MissingExchange(err); missing {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -81,7 +83,7 @@ func (r *readies) forget(err error) {
 
 // pause is how long a message waits for its entry's ready exchange: shortly where
 // it is about to be put back, and otherwise until somebody adds the entry.
-func (r *readies) pause(entry string) time.Duration {
+func (r *readyExchanges) pause(entry string) time.Duration {
 	if r.b.config.Topology.HasEntry(entry) {
 		return refusedPause
 	}
@@ -99,16 +101,16 @@ func entryOf(out broker.Outgoing) string {
 // ask again before the pause is over.
 func (s *shard) expectReady(ctx context.Context, out broker.Outgoing) (there, waited bool, err error) {
 	entry := entryOf(out)
-	if s.b.readies.has(entry) || out.Exchange == s.b.config.Topology.RetryExchange() {
+	if s.b.readyExchanges.has(entry) || out.Exchange == s.b.config.Topology.RetryExchange() {
 		return true, false, nil
 	}
 	exchange := s.b.config.Topology.ReadyExchangeOf(entry)
 	if time.Now().Before(s.absent[exchange]) {
 		return false, false, nil
 	}
-	there, err = s.b.readies.look(ctx, entry)
+	there, err = s.b.readyExchanges.look(ctx, entry)
 	if err == nil && !there {
-		s.absent[exchange] = time.Now().Add(s.b.readies.pause(entry))
+		s.absent[exchange] = time.Now().Add(s.b.readyExchanges.pause(entry))
 		s.b.log.Warn("messages wait for their entry's ready exchange, which is missing: put the entry back into the configuration and apply the topology",
 			"shard", s.n, "entry", entry, "exchange", exchange)
 	}

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// lotMost and lotBytes bound what is sent to Redis at once: a script holds
+	// batchMost and batchBytes bound what is sent to Redis at once: a script holds
 	// everything else up while it runs. One message may be larger.
-	lotMost  = 512
-	lotBytes = 1 << 20
-	// lotsAtOnce is how many lots may be under way, if the next one is worth it:
+	batchMost  = 512
+	batchBytes = 1 << 20
+	// batchesAtOnce is how many batches may be under way, if the next one is worth it:
 	// one is encoded here while another is on its way to Redis' disk.
-	lotsAtOnce = 8
-	lotWorth   = 192
+	batchesAtOnce = 8
+	batchWorth    = 192
 )
 
-// parking is one message on its way into Redis. It gets exactly one answer, after which
+// pendingPark is one message on its way into Redis. It gets exactly one answer, after which
 // nobody but the caller touches it: it may be used again, for another message.
-type parking struct {
+type pendingPark struct {
 	shard  int
 	slot   slot
 	key    string
@@ -37,7 +37,7 @@ type parking struct {
 
 	ticket message.Ticket
 	answer chan error // takes one
-	sent   bool       // guarded by lots.mu; it can no longer be called back
+	sent   bool       // guarded by batches.mu; it can no longer be called back
 }
 
 const (
@@ -47,28 +47,27 @@ const (
 	spareBytes = 4 << 10
 )
 
-// spare keeps what parking a message takes, for the next one: that a producer has
-// thousands on their way costs it more in garbage than in work.
-type spare struct{ pool sync.Pool }
+// parkPool pools pending parks: without it, garbage collection dominates under load.
+type parkPool struct{ pool sync.Pool }
 
-func (s *spare) take() *parking {
-	if one, ok := s.pool.Get().(*parking); ok {
+func (s *parkPool) take() *pendingPark {
+	if one, ok := s.pool.Get().(*pendingPark); ok {
 		return one
 	}
-	return &parking{answer: make(chan error, 1)}
+	return &pendingPark{answer: make(chan error, 1)}
 }
 
-// put takes back one that has had its answer: never one whose caller has gone away, which is
-// still on its way.
-func (s *spare) put(one *parking) {
+// put takes back one that has had its answer. One whose caller has gone away is still on its
+// way, and is never put back.
+func (s *parkPool) put(one *pendingPark) {
 	if cap(one.stored) > spareBytes {
 		one.stored = nil
 	}
-	*one = parking{stored: one.stored[:0], answer: one.answer}
+	*one = pendingPark{stored: one.stored[:0], answer: one.answer}
 	s.pool.Put(one)
 }
 
-func (p *parking) record() record { return record(p.stored) }
+func (p *pendingPark) record() record { return record(p.stored) }
 
 // A request is what lua/park.lua wants to know of a message, packed.
 type request [13 + len(slot{})]byte
@@ -109,65 +108,64 @@ func put48(b []byte, n int64) {
 	copy(b, wide[2:8])
 }
 
-// lots gather messages that are parked at the same time, so that they share
-// scripts, round trips and flushes to disk. While one lot is under way the next
-// one grows: so the lots are as large as the load is heavy, and nobody waits for
-// company.
-type lots struct {
-	send func([]*parking) // parks them and gives each its answer
+// A batcher gathers messages that are parked at the same time, so that they share
+// scripts, round trips and flushes to disk. While one batch is under way the next
+// one grows: batches are as large as the load is heavy, and no message waits for others.
+type batcher struct {
+	send func([]*pendingPark) // parks them and gives each its answer
 
 	mu       sync.Mutex
-	waiting  []*parking
+	waiting  []*pendingPark
 	underWay int
 }
 
 // park returns once p has its answer, or ctx has ended.
-func (l *lots) park(ctx context.Context, p *parking) error {
-	l.mu.Lock()
-	l.waiting = append(l.waiting, p)
-	if l.underWay == 0 || l.underWay < lotsAtOnce && len(l.waiting) >= lotWorth {
-		l.underWay++
-		go l.sendAll()
+func (b *batcher) park(ctx context.Context, p *pendingPark) error {
+	b.mu.Lock()
+	b.waiting = append(b.waiting, p)
+	if b.underWay == 0 || b.underWay < batchesAtOnce && len(b.waiting) >= batchWorth {
+		b.underWay++
+		go b.sendAll()
 	}
-	l.mu.Unlock()
+	b.mu.Unlock()
 	select {
 	case err := <-p.answer:
 		return err
 	case <-ctx.Done():
-		return l.callBack(ctx, p)
+		return b.callBack(ctx, p)
 	}
 }
 
 // callBack makes sure that p is not sent any more.
-func (l *lots) callBack(ctx context.Context, p *parking) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *batcher) callBack(ctx context.Context, p *pendingPark) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if p.sent {
 		return fmt.Errorf("%w: no answer yet: %w", ErrUnconfirmed, ctx.Err())
 	}
-	p.sent = true // nobody will
+	p.sent = true // so that take leaves it out
 	return fmt.Errorf("not sent yet: %w", ctx.Err())
 }
 
-// sendAll sends lots until nobody waits.
-func (l *lots) sendAll() {
+// sendAll sends batches until no message waits.
+func (b *batcher) sendAll() {
 	for {
-		lot := l.take()
-		if len(lot) == 0 {
+		batch := b.take()
+		if len(batch) == 0 {
 			return
 		}
-		l.send(lot)
+		b.send(batch)
 	}
 }
 
-// take returns the next lot. An empty one ends the caller's turn.
-func (l *lots) take() []*parking {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var lot []*parking
+// take returns the next batch. An empty one ends the caller's turn.
+func (b *batcher) take() []*pendingPark {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var batch []*pendingPark
 	bytes, taken := 0, 0
-	for _, p := range l.waiting {
-		if len(lot) == lotMost || len(lot) > 0 && bytes+len(p.stored) > lotBytes {
+	for _, p := range b.waiting {
+		if len(batch) == batchMost || len(batch) > 0 && bytes+len(p.stored) > batchBytes {
 			break
 		}
 		taken++
@@ -176,20 +174,20 @@ func (l *lots) take() []*parking {
 		}
 		p.sent = true
 		bytes += len(p.stored)
-		lot = append(lot, p)
+		batch = append(batch, p)
 	}
-	l.waiting = l.waiting[taken:]
-	if len(lot) == 0 {
-		l.underWay--
+	b.waiting = b.waiting[taken:]
+	if len(batch) == 0 {
+		b.underWay--
 	}
-	return lot
+	return batch
 }
 
-// parkLot parks a lot by a script for each shard, in one pipeline, so that Redis
+// parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis
 // flushes to disk once for all of it.
-func (p *Park) parkLot(lot []*parking) {
-	byShard := make([][]*parking, len(p.keys))
-	for _, one := range lot {
+func (p *Park) parkBatch(batch []*pendingPark) {
+	byShard := make([][]*pendingPark, len(p.keys))
+	for _, one := range batch {
 		byShard[one.shard] = append(byShard[one.shard], one)
 	}
 	// Not under any caller's context: the client has time limits of its own.
@@ -214,7 +212,7 @@ func (p *Park) parkLot(lot []*parking) {
 			keys, args := p.arguments(shard, byShard[shard])
 			answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
 		}
-		answerLot(byShard[shard], answer, p.clocks[shard], asked, time.Now())
+		answerBatch(byShard[shard], answer, p.clocks[shard], asked, time.Now())
 	}
 }
 
@@ -224,13 +222,13 @@ func undone(err error) bool {
 	return redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "MOVED")
 }
 
-// arguments returns what lua/park.lua is called with for a lot of one shard.
-func (p *Park) arguments(shard int, lot []*parking) (keys []string, args []any) {
+// arguments returns what lua/park.lua is called with for a batch of one shard.
+func (p *Park) arguments(shard int, batch []*pendingPark) (keys []string, args []any) {
 	k := p.keys[shard]
-	args = append(make([]any, 0, 4+len(p.leads)+3*len(lot)),
+	args = append(make([]any, 0, 4+len(p.leads)+3*len(batch)),
 		wakeChannel(p.config.Topology), k.number, p.config.Window.Milliseconds(), len(p.leads))
 	args = append(args, p.leads...)
-	for _, one := range lot {
+	for _, one := range batch {
 		_, notLaterThan, _ := p.clocks[shard].bounds(one.called) // 0 if unknown
 		r := requestFor(one.when, notLaterThan, one.slot, one.record().direct(), one.alone)
 		args = append(args, one.key, r[:], one.stored[stampAt:])
@@ -243,23 +241,23 @@ const answerFull = 255
 
 const answerBytes = 7 // for each message
 
-func answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
+func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
-		failLot(lot, clock, classify(err))
+		failBatch(batch, clock, classify(err))
 		return
 	}
 	r := reply{rest: values}
 	us, outcomes := r.int(), r.string()
-	if r.err == nil && len(outcomes) != answerBytes*len(lot) {
-		r.fail("%d bytes for %d messages", len(outcomes), len(lot))
+	if r.err == nil && len(outcomes) != answerBytes*len(batch) {
+		r.fail("%d bytes for %d messages", len(outcomes), len(batch))
 	}
 	if r.err != nil {
-		failLot(lot, clock, errors.Join(ErrUnconfirmed, r.err))
+		failBatch(batch, clock, errors.Join(ErrUnconfirmed, r.err))
 		return
 	}
 	clock.learn(asked, heard, us)
-	for _, one := range lot {
+	for _, one := range batch {
 		outcome := outcomes[:answerBytes]
 		outcomes = outcomes[answerBytes:]
 		if outcome[0] == answerFull {
@@ -271,9 +269,9 @@ func answerLot(lot []*parking, answer *redis.Cmd, clock *serverClock, asked, hea
 	}
 }
 
-func failLot(lot []*parking, clock *serverClock, err error) {
+func failBatch(batch []*pendingPark, clock *serverClock, err error) {
 	clock.forget()
-	for _, one := range lot {
+	for _, one := range batch {
 		one.answer <- err
 	}
 }
