@@ -15,7 +15,7 @@ func closeOrder(_ context.Context, m delaybridge.Message) error {
 	return nil
 }
 
-// An order that is to be closed in half an hour, unless somebody pays.
+// An order that is to be closed in half an hour, unless it is paid.
 func ExampleClient_Publish() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
@@ -28,6 +28,7 @@ func ExampleClient_Publish() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- client.Run(ctx) }()
 
@@ -47,7 +48,7 @@ func ExampleClient_Publish() {
 	// Prints: parked due in 30m0s
 }
 
-// Somebody pays. Cancelling needs no Run.
+// The order is paid. Cancelling needs no Run.
 func ExampleClient_Cancel() {
 	config, err := delaybridge.FromEnv()
 	if err != nil {
@@ -84,7 +85,7 @@ func ExampleClient_Get() {
 	defer func() { _ = client.Close() }()
 	switch entry, err := client.Get(context.Background(), "order-1"); {
 	case errors.Is(err, delaybridge.ErrNotFound):
-		fmt.Println("nobody knows it")
+		fmt.Println("not found")
 	case err != nil:
 		fmt.Println(err)
 		return
@@ -107,6 +108,7 @@ func ExampleClient_Consume() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext, normally
+	defer stop()
 	err = client.Consume(delaybridge.ConsumerConfig{
 		Queue: "closing", Bind: []string{"order.unpaid"},
 		Handler: delaybridge.HandlerFunc(func(ctx context.Context, m delaybridge.Message) error {

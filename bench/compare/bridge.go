@@ -64,7 +64,7 @@ func (b *bridge) start(ctx context.Context, deliver func([]byte)) (err error) {
 	if err != nil {
 		return err
 	}
-	b.producer, err = producer.New(producer.Config{URL: b.pair.RabbitMQ.AMQPURL(), Topology: t, Parker: park, Channels: publishChannels})
+	b.producer, err = producer.New(producer.Config{AMQPURL: b.pair.RabbitMQ.AMQPURL(), Topology: t, Parker: park, Channels: publishChannels})
 	if err != nil {
 		return err
 	}
