@@ -244,7 +244,7 @@ func (c *Client) Close() error {
 // Publish sends a message, to be delivered when w says, and returns nil once RabbitMQ or Redis
 // has it. Run must be under way. While a message waits, another one with its ID and content is
 // the same message; one with other content is refused (producer.ErrConflict). After
-// producer.ErrUnconfirmed nobody can know: publish again with the same ID. It returns
+// producer.ErrUnconfirmed the outcome is unknown: publish again with the same ID. It returns
 // ErrCancelled where the ID was cancelled.
 func (c *Client) Publish(ctx context.Context, m Message, w When) (producer.Receipt, error) {
 	return c.producer.Publish(ctx, m, w)

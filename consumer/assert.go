@@ -21,7 +21,7 @@ const ownDeliveryLimit = 20
 var errQueueGone = errors.New("the queue was deleted while it was being declared, bound or consumed")
 
 // keepAsserted asserts the consumer's own queue and its bindings again and again
-// until ctx ends. Nobody else knows them, and nobody tells a consumer that a
+// until ctx ends. No other process knows them, and the broker does not tell a consumer that a
 // binding was deleted, alone or with the ready exchange. What the broker
 // refuses is logged and tried again, sooner than the next turn, since messages may
 // be unrouted until it succeeds: the queue is consumed all the same.
@@ -59,8 +59,8 @@ func (r *run) assert(ctx context.Context) error {
 	return r.declare(ch)
 }
 
-// declare makes what nobody else does: the consumer's own queue, and the binding by
-// which retries come back to it.
+// declare makes what only the consumer knows of: its own queue, and the binding by which
+// retries come back to it.
 func (r *run) declare(ch *amqp.Channel) error {
 	if err := r.declareAll(ch); err != nil {
 		r.doubtful.Store(true)

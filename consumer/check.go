@@ -14,8 +14,8 @@ import (
 const CheckGrace = 10 * time.Second
 
 // Check returns nil while the consumer is connected and its queue knows it. The error says
-// what is not so, and has lasted for longer than CheckGrace, or since the start. It asks
-// nobody.
+// what is not so, and has lasted for longer than CheckGrace, or since the start. It does
+// no I/O.
 func (c *Consumer) Check() error {
 	now := time.Now()
 	if err := c.intake.check(now); err != nil {

@@ -18,7 +18,7 @@
 //		Handler: consumer.HandlerFunc(closeOrder),
 //	})
 //	...
-//	err = c.Run(ctx) // until ctx ends and the work in hand is done
+//	err = c.Run(ctx) // until ctx ends and running handlers are done
 package consumer
 
 import (
@@ -70,11 +70,10 @@ type Config struct {
 	// word and # for any number. Defaults to none.
 	Bind []string
 	// RepairEvery is how often the consumer declares Queue and its bindings
-	// again, in case that somebody has deleted them, or the ready exchange with
-	// them: a declaration and one request for each binding, on a channel of
+	// again, in case they were deleted, or the ready exchange with them: a declaration and one request for each binding, on a channel of
 	// their own. Messages that fall due meanwhile are in the unrouted queue. After
 	// a failure it is done again sooner, and a deleted queue is declared again at
-	// once. Without Bind it means nothing but for the binding that a Delayer takes.
+	// once. Without Bind only the binding for retries is repaired, which a Delayer needs.
 	// Defaults to DefaultRepairEvery.
 	RepairEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
@@ -118,9 +117,9 @@ type Config struct {
 	ConsumerTimeout time.Duration
 	// OrderBy has messages with the same key, such as the ID of an order, handled one
 	// at a time and in the order of the queue, and all others beside them; "" is no
-	// key. What waits for its turn takes part of Prefetch. A message that waits for a
-	// retry in hand holds back those behind it; one that is with a Delayer lets them
-	// pass. It is called once for each delivery, in order, and must not block.
+	// key. What waits for its turn takes part of Prefetch. A message whose
+	// retry waits in the consumer holds back those behind it; one whose retry waits with a
+	// Delayer lets them pass. It is called once for each delivery, in order, and must not block.
 	// Several consumers of one queue do not know of each other: see SingleActive.
 	// Defaults to none.
 	OrderBy func(message.Message) string

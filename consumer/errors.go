@@ -20,10 +20,10 @@ var (
 	ErrMissing = broker.ErrMissing
 	// ErrNoQueue: the queue does not exist, and there is no Config.Bind to
 	// declare it by.
-	ErrNoQueue = errors.New("the queue does not exist: declare it, or say by which routing keys to bind it (--bind)")
+	ErrNoQueue = errors.New("the queue does not exist: declare it, or say by which routing keys to bind it")
 	// ErrQueueDiffers: Config.Bind is set and the queue exists with other
 	// arguments than the consumer would give it.
-	ErrQueueDiffers = errors.New("the queue exists with other arguments: use it as it is by leaving out the binding keys (--bind), or choose another name")
+	ErrQueueDiffers = errors.New("the queue exists with other arguments: use it as it is by leaving out the binding keys, or choose another name")
 	// ErrNotDrained: handlers were still at work when Config.DrainTimeout was
 	// over and did not heed the end of their context. Their messages return to
 	// the queue.

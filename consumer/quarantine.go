@@ -14,9 +14,9 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// What a quarantined message says of the handler's last error is cut to so many
-// bytes. Of a panic's stack it has less where the message's own headers leave less
-// room (message.MaxHeaderBytes).
+// The handler's last error is cut to this many bytes in a quarantined message. A panic's
+// stack is cut further where the message's own headers leave less room
+// (message.MaxHeaderBytes).
 const (
 	MaxErrorBytes = 2000
 	MaxStackBytes = 8 << 10
@@ -99,7 +99,7 @@ func throughTier(t *topology.Topology, headers amqp.Table) (published, due time.
 	return time.Time{}, time.Time{}, ""
 }
 
-// cut returns the beginning of text, of at most so many bytes.
+// cut returns the beginning of text, of at most that many bytes.
 func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:max(0, min(len(text), most))], "")
 }

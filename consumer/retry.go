@@ -34,7 +34,7 @@ type Retry struct {
 	// Factor is by what the pause grows from attempt to attempt, at least 1.
 	// Defaults to DefaultRetryFactor.
 	Factor float64
-	// Cap is the longest pause, but for [RetryAfter]. At least Base, and at most
+	// Cap is the longest pause; [RetryAfter] may ask for a longer one. At least Base, and at most
 	// message.MaxDelay. Defaults to DefaultRetryCap, without a Delayer to DefaultHeldCap,
 	// or to Base where that is more.
 	Cap time.Duration
@@ -49,8 +49,8 @@ type Retry struct {
 	Attempts int
 }
 
-// Pause returns how long a message waits that was handled so many times in vain.
-// random is a random number from 0 to 1.
+// Pause returns how long a message waits after that many failed attempts. random is a
+// random number from 0 to 1.
 func (r Retry) Pause(failed int, random float64) time.Duration {
 	r = r.withDefaults()
 	most := float64(r.Cap)

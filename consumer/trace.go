@@ -61,7 +61,7 @@ func promoted(path message.Path) bool {
 	return strings.HasPrefix(string(path), string(message.PathParked))
 }
 
-// hasWaited reports whether a message that nobody has promoted came through a tier, or
+// hasWaited reports whether a message that no bridge has promoted came through a tier, or
 // out of quarantine.
 func hasWaited(d *amqp.Delivery, m *message.Message) bool {
 	if m.Journey.Path == "" { // a foreign client's; the broker says where it has waited

@@ -45,7 +45,7 @@ func (j *Journey) note(at time.Time, what string) {
 	j.History = lines[max(0, len(lines)-MaxHistory):]
 }
 
-// firstLine is the first line of text, of at most so many bytes.
+// firstLine is the first line of text, of at most that many bytes.
 func firstLine(text string, most int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

@@ -9,7 +9,7 @@ import (
 // Errors that callers of [Producer.Publish] branch on. Every error of Publish
 // wraps one of the first seven.
 var (
-	// ErrUnconfirmed means that nobody can know whether the server has the
+	// ErrUnconfirmed means that it is unknown whether the server has the
 	// message: the connection or the context ended between sending and the
 	// server's answer. Publish again with the same ID.
 	ErrUnconfirmed = broker.ErrUnconfirmed

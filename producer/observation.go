@@ -21,7 +21,7 @@ const CheckGrace = 10 * time.Second
 
 // Check returns nil while there is a connection to the broker that can be published over.
 // The error says what is not so, and has lasted for longer than CheckGrace, or since the
-// start. It asks nobody, and knows nothing of the Parker.
+// start. It does no I/O, and does not cover the Parker.
 func (p *Producer) Check() error {
 	if p.gate.open.Err() != nil {
 		return errStopped

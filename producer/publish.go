@@ -128,9 +128,8 @@ func (p *Producer) enter(ctx context.Context, inbox *route, m *message.Message, 
 	return Receipt{Path: inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
 }
 
-// park gives the parker a copy of m, which is used again afterwards: a pointer to m
-// itself, that nobody knows what becomes of, would cost each message an allocation,
-// whatever path it takes.
+// park gives the parker a pooled copy of m: a pointer to m itself would escape, which costs
+// an allocation for each message, also for those that are not parked.
 func (p *Producer) park(ctx context.Context, entry *routes, m *message.Message, w message.When, now time.Time) (Receipt, error) {
 	lent, ok := p.lent.Get().(*message.Message)
 	if !ok {

@@ -32,7 +32,7 @@ func (p *Producer) chooseTraced(ctx context.Context, entry *routes, m message.Me
 			span.SetAttributes(tracing.Outcome.String("duplicate"))
 		}
 	}
-	if errors.Is(err, ErrCancelled) { // which is as somebody wanted it
+	if errors.Is(err, ErrCancelled) { // as the canceller wanted
 		span.SetAttributes(tracing.Outcome.String("cancelled before"))
 		tracing.End(span, nil)
 		return receipt, err

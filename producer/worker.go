@@ -32,7 +32,7 @@ func (route *route) request() *request {
 	}
 	r := &request{route: route, headers: amqp.Table{}, answer: make(chan error, 1)}
 	r.done = func(err error) {
-		// Whoever deletes an exchange closes the channels that publish to it.
+		// The broker closes a channel that publishes to an exchange that was deleted.
 		if errors.Is(err, ErrMissing) {
 			r.route.known.Store(false)
 		}
@@ -42,7 +42,7 @@ func (route *route) request() *request {
 	return r
 }
 
-// release lets r be used again. Nobody has it any more.
+// release lets r be used again. The caller must hold the last reference.
 func (r *request) release() {
 	r.ctx, r.out = nil, broker.Outgoing{}
 	r.route.requests.Put(r)
@@ -74,7 +74,7 @@ func (p *Producer) deliver(ctx context.Context, r *request) error {
 		r.release()
 		return err
 	case <-ctx.Done():
-		// The request is left to whoever answers.
+		// The answer, if it comes, releases the request.
 		if blocked := p.conn.Blocked(); blocked != nil {
 			return fmt.Errorf("%w: no answer yet: %w: %w", ErrUnconfirmed, blocked, ctx.Err())
 		}

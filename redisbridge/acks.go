@@ -10,11 +10,11 @@ import (
 // ackWait is how long a message waits to be acknowledged together with others.
 const ackWait = 20 * time.Millisecond
 
-// acks acknowledge the deliveries of a channel, many at once: each frame is an entry
-// in the queue's log. Whatever is in hand for longer holds nobody else up.
+// acks acknowledges the deliveries of a channel, many at once: each frame is an entry in
+// the queue's log. A delivery that takes longer does not hold up the others.
 type acks struct {
 	ch   amqp.Acknowledger
-	most int // so many do not wait
+	most int // how many may wait at once
 
 	mu      sync.Mutex
 	next    uint64          // the first delivery that is not acknowledged
@@ -50,7 +50,7 @@ func (a *acks) reject(tag uint64) {
 	a.done[tag] = true
 }
 
-// together acknowledges all deliveries before the first that is in hand. If the
+// together acknowledges all deliveries before the first that is not dealt with. If the
 // channel is gone, they come again, and are recognised.
 func (a *acks) together() {
 	last := uint64(0)

@@ -33,7 +33,7 @@ func (p *Park) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 }
 
 func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
-	if m.ID == "" { // which nobody can have cancelled
+	if m.ID == "" { // it cannot have been cancelled
 		return message.Arrival{Fate: message.Deliver}, nil
 	}
 	if err := p.check(ctx); err != nil {
@@ -69,7 +69,7 @@ func (p *Park) arrive(ctx context.Context, m *message.Message) (message.Arrival,
 		case parked:
 			return message.Arrival{Fate: message.DropRescheduled, At: instantOf(answer[1])}, nil
 		}
-		if ctx.Err() != nil { // somebody has changed it meanwhile: ask again
+		if ctx.Err() != nil { // it was changed meanwhile: ask again
 			return message.Arrival{}, ctx.Err()
 		}
 	}
@@ -89,8 +89,8 @@ func onItsWay(m *message.Message) time.Duration {
 }
 
 // repark parks a message again that was rescheduled while Redis did not have it. It returns
-// false where it is not to be parked (any more), as somebody has parked, cancelled or
-// handled it meanwhile, or this is another message with its ID.
+// false where it is not to be parked (any more): it was parked, cancelled or handled
+// meanwhile, or this is another message with its ID.
 func (p *Park) repark(ctx context.Context, m *message.Message) (bool, error) {
 	key := keyOf(m.Entry, m.ID)
 	shard, slot := locate(key, len(p.keys))

@@ -15,7 +15,7 @@ import (
 // each contradiction: a message that no key leads to, and so is never delivered, or an entry
 // that would take a later message with the same ID with it. Miscounts are the parts of the
 // schedule that have not as many entries as is said: a Redis that was killed in the middle of
-// a script may leave that behind (lua/lib.lua), and whoever only counts is misled. Audit reads
+// a script may leave that behind (lua/lib.lua), which makes counts wrong. Audit reads
 // all that is stored, key by key, so it tells the truth only while nothing is parked or promoted.
 func (p *Park) Audit(ctx context.Context) (faults, miscounts []string, err error) {
 	for shard := range p.keys {

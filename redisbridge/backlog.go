@@ -24,7 +24,7 @@ const (
 	// another one begins.
 	paceGather = 250 * time.Millisecond
 	paceCalm   = 10 * time.Second
-	// pacePoll is how often a shard looks whether it may go on, if nobody moves.
+	// pacePoll is how often a shard looks whether it may go on, if no other shard moves.
 	pacePoll = 20 * time.Millisecond
 )
 
@@ -46,8 +46,8 @@ type backlog struct {
 	moved  chan struct{} // closed when limit has grown by a part of the slack
 }
 
-// position is how far one has come. Another bridge tells it now and then, and
-// nobody can be closer to it than the steps in between.
+// position is how far one has come. Another bridge tells it now and then, so
+// it is known no closer than by the steps in between.
 type position struct {
 	due  int64 // of the next message, Unix ms
 	step int64 // in due time, ms

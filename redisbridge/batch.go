@@ -25,7 +25,7 @@ const (
 )
 
 // pendingPark is one message on its way into Redis. It gets exactly one answer, after which
-// nobody but the caller touches it: it may be used again, for another message.
+// only the caller touches it: it may be used again, for another message.
 type pendingPark struct {
 	shard  int
 	slot   slot

@@ -7,7 +7,7 @@
 //
 //	parked -> claimed -> published -> confirmed -> settled
 //
-// and may be forgotten only after the last step. Whoever dies in between leaves it
+// and may be forgotten only after the last step. A bridge that dies in between leaves it
 // claimed, and the shard's next owner starts by putting it back: it may then be
 // delivered twice, and is never lost. docs/ARCHITECTURE.md has the whole story.
 package redisbridge
@@ -68,7 +68,7 @@ type Config struct {
 	// for the answers to what it has published. Defaults to DefaultDrainTimeout.
 	DrainTimeout time.Duration
 	// RepairEvery is how often one of the bridges looks for exchanges, queues
-	// and bindings that somebody has deleted, and puts them back. What a bridge
+	// and bindings that were deleted, and puts them back. What a bridge
 	// stumbles over it puts back at once, if its user may configure. As often it
 	// tries messages of an entry that is not configured, and has no ready
 	// exchange. Defaults to DefaultRepairEvery.
@@ -163,7 +163,7 @@ func New(c Config) (*Bridge, error) {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
 	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
-		faults = append(faults, errors.New("redisbridge: Config.ShowEvery (--show-every) must not be negative, but for ShowNever (--show-every 0)"))
+		faults = append(faults, errors.New("redisbridge: Config.ShowEvery must be ShowNever, or not negative"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 {
 		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones and BrokerClockWithin must not be negative"))

@@ -70,7 +70,7 @@ func changeOf(answer []any) (_ Change, envelope string, _ error) {
 // ParkConfig.Tombstones after the message would have been due, and where nothing is known of it,
 // after the longest tier.
 //
-// After an error that wraps ErrUnconfirmed nobody can know; calling it again is
+// After an error that wraps ErrUnconfirmed the outcome is unknown; calling it again is
 // harmless.
 func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
@@ -94,7 +94,7 @@ func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
 // brought forward.
 //
 // The error wraps ErrInvalid where w is out of bounds. After one that wraps
-// ErrUnconfirmed nobody can know which due time counts; calling it again is harmless.
+// ErrUnconfirmed it is unknown which due time counts; calling it again is harmless.
 func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Change, error) {
 	if err := w.Validate(time.Now()); err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w: %w", id, ErrInvalid, err)
@@ -119,7 +119,7 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 // changeCall returns the script that changes what is known of an ID, and what it takes.
 type changeCall func(_ shardKeys, key string) (*redis.Script, []string, []any)
 
-// change runs a script, and notes down a span of that name where somebody traces.
+// change runs a script, and records a span of that name if there is a tracer.
 func (p *Park) change(ctx context.Context, step, id string, call changeCall) (Change, error) {
 	if p.tracer == nil {
 		change, _, err := p.changeNow(ctx, id, call)

@@ -24,7 +24,7 @@ var errNotRunning = errors.New("the bridge is not running")
 // Check returns nil while this bridge does its work: it is connected to RabbitMQ and
 // Redis, has found the topology complete, and promotes the shards that are its own. The
 // error joins all that is not so, and has lasted for longer than CheckGrace, or since the
-// start. It asks Redis, for two seconds at most, and nobody else.
+// start. It asks Redis, for two seconds at most, and no other server.
 func (b *Bridge) Check(ctx context.Context) error {
 	now := time.Now()
 	switch b.phase.Load() {

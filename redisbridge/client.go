@@ -29,7 +29,7 @@ const clusterReload = 5 * time.Second
 // The client sends each command once. The library would otherwise repeat it
 // after a lost connection, too, and tell only how the last repetition fared: a
 // message whose first answer was lost looks never sent, or parked before by
-// somebody else. In a Redis Cluster it follows MOVED, by which a node says that
+// another client. In a Redis Cluster it follows MOVED, by which a node says that
 // it has done nothing, but not ASK: while the keys of a slot move one by one,
 // a script would work on a part of them.
 func NewClient(rawURL string) (redis.UniversalClient, error) {

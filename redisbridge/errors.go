@@ -14,7 +14,7 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrUnconfirmed means that nobody can know whether Redis has the message:
+	// ErrUnconfirmed means that it is unknown whether Redis has the message:
 	// the connection ended, or the caller stopped waiting, before the answer.
 	// Parking again with the same ID is safe.
 	ErrUnconfirmed = broker.ErrUnconfirmed
@@ -31,7 +31,7 @@ var (
 	// ErrBusy means that all connections of the client's pool to Redis were in use for as
 	// long as a call may wait for one; nothing was sent. Redis itself may be well: make
 	// pool_size in its URL larger, or call from fewer goroutines.
-	ErrBusy = errors.New("all connections of the pool to Redis are in use; use a larger pool_size in redis-url, or fewer calls at a time")
+	ErrBusy = errors.New("all connections of the pool to Redis are in use; use a larger pool_size in its URL, or fewer calls at a time")
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
 	ErrFull = errors.New("no room in Redis: raise maxmemory, and keep maxmemory-policy noeviction")
 )

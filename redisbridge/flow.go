@@ -36,7 +36,7 @@ func (d Delivery) Late() time.Duration { return d.At.Sub(d.Due) }
 // be, so that what was delivered lately can be told from what is remembered for long.
 const deliveriesWithin = 2
 
-// Flow returns what goes through each shard, with at most so many deliveries of each, and
+// Flow returns what goes through each shard, with at most that many deliveries of each, and
 // only those after what Flow returned before, if that is not nil. It costs one command per
 // shard, and Redis some 2 µs per delivery. There are no deliveries where
 // ParkConfig.Remember is not that of the consumers, or less than twice ParkConfig.Window,

@@ -40,11 +40,11 @@ type Attendance struct {
 // Lease says who owns a shard, and what waits for the owner.
 type Lease struct {
 	Shard int
-	Owner string    // empty where nobody ever did, or the last owner gave it up
+	Owner string    // empty if no bridge ever owned it, or the last owner gave it up
 	Ends  time.Time // zero where there is no owner
 	// Next is when the next message is to be promoted; zero where there is none.
 	Next time.Time
-	// Claimed is how many messages the owner has in hand.
+	// Claimed is how many messages the owner has claimed and not settled.
 	Claimed int
 }
 

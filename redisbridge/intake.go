@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// intakePrefetch is how many messages of the inbox are in hand at a time, so
+	// intakePrefetch is how many messages of the inbox are unacknowledged at a time, so
 	// that they share round trips to Redis.
 	intakePrefetch = 1024
 	// intakeSteady is how long an intake lasts that did not end over the messages
@@ -36,7 +36,7 @@ var (
 //
 // An intake that was cut short makes the next one wary. Perhaps there is a message
 // that cannot be decoded: that ends the connection, and so is one more delivery for
-// all that are in hand, which at the inbox's delivery limit go to quarantine. A wary
+// all that are unacknowledged, which at the inbox's delivery limit go to quarantine. A wary
 // intake takes one message at a time, and so counts only the one that is to blame.
 func (b *Bridge) intake(ctx context.Context) error {
 	work, end := b.drainContext(ctx)
@@ -141,7 +141,7 @@ func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 				continue
 			}
 			select {
-			case reason := <-closed: // the broker gives what is in hand to another
+			case reason := <-closed: // the broker gives what is unacknowledged to another
 				if reason != nil {
 					return broker.Classify(reason)
 				}

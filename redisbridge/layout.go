@@ -138,7 +138,7 @@ func (b *Bridge) awaitOwner(ctx context.Context) (Owner, error) {
 	}
 }
 
-// own notes down whose the layout is, where nobody is known, or adopts it. It returns
+// own notes down whose the layout is, if no owner is known, or adopts it. It returns
 // ErrForeign where it is another's.
 func (b *Bridge) own(ctx context.Context, me Owner, adopt bool) error {
 	key := layoutKey(b.config.Topology)

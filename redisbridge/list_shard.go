@@ -13,11 +13,11 @@ import (
 
 const (
 	// Of each page: the most IDs that a script looks at, and the most bytes of records,
-	// so that nobody else waits for long; one record may be larger.
+	// so that no other client waits for long; one record may be larger.
 	pageIDs   = 128
 	pageBytes = 1 << 20
 
-	// moveMargin is how long, in ms, whoever takes the items may pause between two.
+	// moveMargin is how long, in ms, the caller may pause between two items.
 	moveMargin = 60_000
 
 	never = math.MaxInt64

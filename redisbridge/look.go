@@ -166,7 +166,7 @@ func (p *Park) found(shard int, key string, stored record, now int64, claimed, k
 	return e, nil
 }
 
-// checkID rejects what can be nobody's ID.
+// checkID rejects what cannot be a message's ID.
 func checkID(id string) error {
 	if id == "" || len(id) > message.MaxIDBytes {
 		return fmt.Errorf("%w: an ID of %d bytes; use 1 to %d", ErrInvalid, len(id), message.MaxIDBytes)

@@ -109,7 +109,7 @@ func NewPark(c ParkConfig) (*Park, error) {
 // the same message: the ticket says message.ParkedBefore. Trace context is no content. One
 // with other content is refused: message.Conflict.
 //
-// The error wraps ErrUnconfirmed when nobody can know whether m was stored;
+// The error wraps ErrUnconfirmed when it is unknown whether m was stored;
 // after any other error it was not. That includes the answers by which a server
 // refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
 // like), where trying again later helps, and ErrFull.

@@ -82,7 +82,7 @@ func (r *readyExchanges) forget(err error) {
 }
 
 // pause is how long a message waits for its entry's ready exchange: shortly where
-// it is about to be put back, and otherwise until somebody adds the entry.
+// it is about to be put back, and otherwise until the entry is configured.
 func (r *readyExchanges) pause(entry string) time.Duration {
 	if r.b.config.Topology.HasEntry(entry) {
 		return refusedPause

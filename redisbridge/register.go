@@ -11,9 +11,9 @@ import (
 )
 
 // A bridge renews its entry in the register every attendEvery, and counts as
-// dead after attendFor. The register only says who should own which shard; that
-// nobody else owns it, and who takes a dead bridge's shards over, is up to the
-// lease, so the register can be slow.
+// dead after attendFor. The register only says who should own which shard; the
+// lease decides that no other bridge owns it, and which one takes over from a dead
+// bridge, so the register can be slow.
 const (
 	attendEvery = 15 * time.Second
 	attendFor   = 40 * time.Second

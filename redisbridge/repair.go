@@ -17,7 +17,7 @@ import (
 // repairPause is between two repairs, however much is asked for.
 const repairPause = time.Second
 
-// repairs puts back what somebody deletes from the topology: after each
+// repairs puts back what is deleted from the topology: after each
 // connection, when a worker stumbles over it, and every Config.RepairEvery, since
 // nobody stumbles over a binding of the entry exchange, or the unrouted queue.
 type repairs struct {

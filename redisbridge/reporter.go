@@ -179,7 +179,7 @@ func (l *lateness) spread(now time.Time) Spread {
 	return s
 }
 
-// below returns what so many percent of n durations do not exceed, in ms.
+// below returns the given percentile of n durations, in ms.
 func (c *classes) below(n int64, percent int64) int64 {
 	var seen int64
 	for i, count := range c {

@@ -70,7 +70,7 @@ type shard struct {
 	highest int64         // turn that was answered: it never falls while Redis keeps its data
 	ahead   chan answered // the claim that is under way, or nil
 	catchUp catchUp
-	single  int                  // so many messages are to be published one at a time
+	single  int                  // how many messages are still to be published one at a time
 	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
 	last    claimed
 
@@ -98,7 +98,7 @@ func (s *shard) run(ctx context.Context) error {
 	err := s.promoteAll(ctx)
 	s.discardAhead()
 
-	// Work in hand is finished, but not for ever.
+	// What is in flight is finished, but not for ever.
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.b.config.DrainTimeout)
 	defer cancel()
 	if s.inflight.drain(drain) == nil {
@@ -186,7 +186,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	case c.asked && !s.b.register.prefers(s.n):
 		return 0, s.handOver(ctx)
 	case len(c.messages) == 0 && s.inflight.count() == 0 && c.inHand > 0:
-		s.turn = -1 // claimed by nobody any more: have them returned
+		s.turn = -1 // claimed by no live bridge: have them returned
 		return 0, nil
 	case c.room == 0:
 		s.inflight.landed(ctx, s.b.config.Lease/2)

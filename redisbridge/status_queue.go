@@ -52,7 +52,7 @@ func newStatusQueue(b *Bridge) *statusQueue {
 	return &statusQueue{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
 }
 
-// run shows until ctx ends. It never fails: nobody's message depends on it.
+// run shows until ctx ends. It never fails: no message depends on it.
 func (d *statusQueue) run(ctx context.Context) error {
 	if d.b.config.ShowEvery == ShowNever {
 		return nil
@@ -132,7 +132,7 @@ func (d *statusQueue) glance(ctx context.Context, counted string) error {
 }
 
 // show has a queue with today's name and no other. It declares the queue even if it
-// should be there: somebody may have deleted it, or the connection is another one.
+// should be there: it may have been deleted, or the connection is another one.
 func (d *statusQueue) show(ctx context.Context) error {
 	if d.ch == nil || d.ch.IsClosed() {
 		ch, err := d.b.consume.Channel(ctx)
@@ -213,7 +213,7 @@ func (d *statusQueue) fail(ctx context.Context, err error) {
 	if d.said != err.Error() {
 		d.said = err.Error()
 		d.b.log.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
-			"remedy", "grant configure for '^"+d.b.config.Topology.Prefix()+"\\..*', or run the bridge with --show-every 0")
+			"remedy", "grant configure for '^"+d.b.config.Topology.Prefix()+"\\..*', or have the bridge show nothing (ShowNever, --show-every 0)")
 	}
 }
 

@@ -53,7 +53,7 @@ func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, 
 }
 
 // traces is 1 where the scripts are to return envelopes, which have the context of their
-// publisher, and 0 where nobody asks for it.
+// publisher, and 0 if there is no tracer.
 func (p *Park) traces() int {
 	if p.tracer == nil {
 		return 0

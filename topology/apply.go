@@ -12,7 +12,7 @@ import (
 // and several processes may apply at the same time.
 //
 // Where Plan finds a fault, Apply returns the same error and has created
-// nothing. Bindings that somebody has removed are made again, and those of an entry
+// nothing. Bindings that were removed are made again, and those of an entry
 // that has become a tracked one are removed; neither is among the changes.
 func (t *Topology) Apply(ctx context.Context, channels Channels) ([]Change, error) {
 	s := &session{channels: channels}

@@ -35,7 +35,7 @@ type HeldQueue struct {
 	Messages int // ready, unacknowledged, and dead letters not confirmed yet
 }
 
-// HeldError says which queues hold messages that nobody has given up.
+// HeldError says which queues hold messages, though their loss was not agreed to.
 type HeldError struct {
 	Queues []HeldQueue
 }
@@ -45,7 +45,7 @@ func (e *HeldError) Error() string {
 	for i, q := range e.Queues {
 		counts[i] = fmt.Sprintf("queue %s still holds messages (%d)", q.Name, q.Messages)
 	}
-	return strings.Join(counts, ", ") + ": drain it, or name it to lose them (--with-messages)"
+	return strings.Join(counts, ", ") + ": drain it, or name it to lose them"
 }
 
 // Delete removes everything described, and the tiers, lanes and entries that

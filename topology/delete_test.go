@@ -78,7 +78,7 @@ func (b *bench) refused(t *testing.T, queue string, changes []topology.Change, e
 	if want := []topology.HeldQueue{{Name: queue, Messages: 1}}; !slices.Equal(held.Queues, want) {
 		t.Errorf("held by %v, want %v", held.Queues, want)
 	}
-	for _, want := range []string{"nothing was deleted", "queue " + queue + " still holds messages (1)", "--with-messages"} {
+	for _, want := range []string{"nothing was deleted", "queue " + queue + " still holds messages (1)", "name it to lose them"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}

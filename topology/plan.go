@@ -174,7 +174,7 @@ func (p *planner) missing(ctx context.Context, e entity) error {
 }
 
 // rejectedProbe matches the answer to a probe that the user is permitted. It
-// is about an inequivalent argument if somebody else has created the entity
+// is about an inequivalent argument if another process has created the entity
 // meanwhile.
 var rejectedProbe = regexp.MustCompile(`(invalid|inequivalent) arg|invalid type`)
 

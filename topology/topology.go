@@ -5,7 +5,7 @@
 // entities, and nothing is asked of a server.
 //
 //	publisher --x-delay--> entry exchange --equals a tier--> tier 30m --TTL--> ready exchange --> your queue
-//	                            | anything else                                   ^     | bound by nobody
+//	                            | anything else                                   ^     | not bound by a queue
 //	                            v                                                 |     v
 //	                          inbox --> Redis --at due - T--> lane of tier T -----+  unrouted
 //
@@ -194,8 +194,8 @@ func (t *Topology) RetryExchange() string { return t.name("retry") }
 // delay matches no tier.
 func (t *Topology) Inbox() string { return t.name("inbox") }
 
-// Unrouted is the queue, and the exchange before it, for due messages that
-// nobody has bound.
+// Unrouted is the queue, and the exchange before it, for due messages whose routing key
+// no queue is bound by.
 func (t *Topology) Unrouted() string { return t.name("unrouted") }
 
 // Shown is the name of the queue by which a bridge shows a text in the management UI

@@ -8,8 +8,8 @@ import (
 // compareBindings finds described bindings that are missing, and others that
 // take messages out of their way: a second match on the entry exchange keeps a
 // message from the alternate exchange, so it would never reach the inbox.
-// Whoever binds to a ready exchange, or to the retry exchange, does what it is there
-// for. wider is t and the entries that another configuration has left.
+// Bindings to a ready exchange, or to the retry exchange, are consumers': what those
+// exchanges are there for. wider is t and the entries that another configuration has left.
 func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueue, exchanges map[string]brokerExchange, bindings []brokerBinding) []Drift {
 	found := map[bindingKey]bool{}
 	for _, b := range bindings {

@@ -22,7 +22,7 @@ SIGTERM the bridge finishes what it has claimed, for --drain-timeout and ten sec
 at most, and exits with 0.
 
 Exchanges, queues and bindings that are missing it puts in place, at its start
-and whenever somebody deletes one. A user without the configure permission needs
+and whenever one is deleted. A user without the configure permission needs
 'delaybridge topology apply' first.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
@@ -57,7 +57,10 @@ and whenever somebody deletes one. A user without the configure permission needs
 		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Window, c.Tombstones = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones
-		if c.ShowEvery = *showEvery; *showEvery == 0 {
+		switch c.ShowEvery = *showEvery; {
+		case *showEvery < 0:
+			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", *showEvery))
+		case *showEvery == 0:
 			c.ShowEvery = redisbridge.ShowNever
 		}
 		if err := service.listen(cmd.Context(), c.Logger); err != nil {
@@ -81,7 +84,7 @@ and whenever somebody deletes one. A user without the configure permission needs
 	return cmd
 }
 
-// newBridge makes a bridge, which counts where somebody may ask for it.
+// newBridge makes a bridge, which keeps metrics if they are served.
 func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
 	if settings.ManagementURL != "" {
 		var err error

@@ -129,7 +129,9 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			return fmt.Errorf("%w (to take whatever comes, cancelled or not: --without-redis)", err)
 		}
 		p.header()
-		if err := instance.Run(ctx); err != nil {
+		if err := instance.Run(ctx); errors.Is(err, consumer.ErrNoQueue) || errors.Is(err, consumer.ErrQueueDiffers) {
+			return fmt.Errorf("%w (--bind)", err)
+		} else if err != nil {
 			return err
 		}
 		return p.result(cmd.Context())
@@ -150,7 +152,7 @@ func parseOrderBy(text string) (func(message.Message) string, error) {
 	return nil, fmt.Errorf("--order-by %q: use id or key", text)
 }
 
-// newConsumer makes a consumer, which counts where somebody may ask for it.
+// newConsumer makes a consumer, which keeps metrics if they are served.
 func (s *service) newConsumer(c consumer.Config) (*consumer.Consumer, error) {
 	if !s.counts() {
 		return consumer.New(c)

@@ -67,7 +67,7 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 	defer p.mu.Unlock()
 	m := p.describe(&o)
 	if o.Outcome == consumer.Returned {
-		return // whoever gets it next prints it
+		return // the consumer that gets it next prints it
 	}
 	if p.format == formatJSONL {
 		p.note(0, json.NewEncoder(p.out).Encode(m))
@@ -75,7 +75,7 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 		p.note(fmt.Fprintf(p.out, consumeRow, printable(m.ID), printable(m.RoutingKey), printable(string(m.Path)), m.lateness(), m.outcome()))
 	}
 	if o.Outcome == consumer.Delayed || o.Outcome == consumer.Dropped {
-		return // it comes again; nobody has waited for it
+		return // it comes again
 	}
 	if p.seen++; p.seen == p.count {
 		p.stop()
@@ -107,7 +107,7 @@ func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	return m
 }
 
-// note keeps the first error of writing, which ends the command: whoever cannot
+// note keeps the first error of writing, which ends the command: one that cannot
 // be told takes no more messages.
 func (p *consumePrinter) note(_ int, err error) {
 	if err != nil && p.err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
 
-// parkUse is who watches what a park does: each is nil where nobody does.
+// parkUse is what watches a park: each may be nil.
 type parkUse struct {
 	service  *service             // has its calls of Redis counted
 	provider trace.TracerProvider // makes spans

@@ -244,7 +244,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	return lost
 }
 
-// newProducer makes a producer, which counts where somebody may ask for it.
+// newProducer makes a producer, which keeps metrics if they are served.
 func (s *service) newProducer(c producer.Config) (*producer.Producer, error) {
 	if !s.counts() {
 		return producer.New(c)
@@ -258,7 +258,7 @@ func (j *publishJob) publish(ctx context.Context, p *producer.Producer, one *pub
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
 	defer cancel()
 	one.receipt, one.err = p.Publish(ctx, one.message, one.when)
-	if errors.Is(one.err, producer.ErrCancelled) { // which is as somebody wanted it
+	if errors.Is(one.err, producer.ErrCancelled) { // as the canceller wanted
 		one.cancelled, one.err = true, nil
 	}
 	delay, _ := one.when.Relative()

@@ -40,7 +40,7 @@ func serviceFlags(cmd *cobra.Command) *service {
 	return s
 }
 
-// counts reports whether somebody may ask for metrics.
+// counts reports whether metrics are served.
 func (s *service) counts() bool { return s != nil && s.address != "" }
 
 // listen takes the address, so that a mistake shows before any work begins.

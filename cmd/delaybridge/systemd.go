@@ -30,7 +30,7 @@ func notifySystemd(ctx context.Context, check func(context.Context) error, log *
 			log.Warn("cannot notify systemd", "error", err)
 		}
 	}
-	defer say(daemon.SdNotifyStopping + "\nSTATUS=finishing what is in hand")
+	defer say(daemon.SdNotifyStopping + "\nSTATUS=finishing what is in flight")
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("systemd's watchdog asks for nonsense", "error", err)

@@ -149,6 +149,9 @@ everything back.`, topology.SettleTime),
 			changes, err = settings.Topology.Delete(ctx, channels, management, options)
 			return err
 		})
+		if held := (*topology.HeldError)(nil); errors.As(err, &held) {
+			err = fmt.Errorf("%w (--with-messages)", err)
+		}
 		switch {
 		case err == nil:
 			return a.printChanges(*format, changes, "nothing to delete: nothing is there")

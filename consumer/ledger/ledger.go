@@ -40,8 +40,8 @@
 // A mark must outlast the last duplicate. Copies of a message are due at the same
 // time, so what counts is how long a message may wait for a consumer, or for its
 // publisher's next attempt: days, to be safe, not hours. Redis drops marks by
-// itself. In a database they stay until somebody calls Forget, and [Sweep] does
-// so now and then.
+// itself. In a database they stay until Forget is called, which [Sweep] does
+// regularly.
 package ledger
 
 import (
@@ -72,15 +72,13 @@ type Ledger interface {
 	Once(ctx context.Context, key string, effect func(ctx context.Context) error) (first bool, err error)
 }
 
-// ErrBusy says that somebody else is at the effect. It is worth another try, after which
-// it is either a duplicate or the first.
+// ErrBusy says that another call has the effect under way. Try again: by then it has
+// either happened, or is free.
 var ErrBusy = errors.New("the effect is under way elsewhere")
 
 // BusyError is an ErrBusy that says how long to wait before the next try.
 type BusyError struct {
-	// Wait is a part of the time after which whoever is at it must have finished, or
-	// said again that it is at it: in three waits at the most, the effect of one that
-	// died is free.
+	// Wait is the retry delay. The claim of a holder that died is free within three waits.
 	Wait time.Duration
 }
 

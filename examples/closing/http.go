@@ -77,7 +77,7 @@ func (s *shop) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(order(o)) // whoever asked is gone
+	_ = json.NewEncoder(w).Encode(order(o)) // the client is gone
 }
 
 // read reads the body as JSON, or answers that it cannot.

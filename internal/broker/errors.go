@@ -12,7 +12,7 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrUnconfirmed means that nobody can know whether the server has the
+	// ErrUnconfirmed means that it is unknown whether the server has the
 	// message: the connection or the channel ended, or the caller stopped
 	// waiting, between sending and the broker's answer.
 	ErrUnconfirmed = errors.New("unconfirmed: the server may or may not have the message; send it again with the same ID")

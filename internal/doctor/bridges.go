@@ -14,7 +14,7 @@ import (
 // that is a finding. Another bridge takes it over within about two leases.
 const overdueFor = 10 * time.Second
 
-// bridges judges the layout, who is alive, and what nobody promotes.
+// bridges judges the layout, who is alive, and what no bridge promotes.
 func (x *examination) bridges(ctx context.Context) (findings []Finding, err error) {
 	i, err := x.inspection(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
 	return findings
 }
 
-// judgeLease says what waits for nobody, if something does.
+// judgeLease says what waits though no bridge owns it, if something does.
 func judgeLease(l redisbridge.Lease, now time.Time) string {
 	over := now.Sub(l.Ends)
 	if l.Owner != "" && over < overdueFor {

@@ -14,7 +14,7 @@ type Severity string
 const (
 	// Problem: a promise is broken, or messages do not get through.
 	Problem Severity = "problem"
-	// Warning: that is so as soon as something else happens; or nobody can tell.
+	// Warning: that is so as soon as something else happens; or it cannot be told.
 	Warning Severity = "warning"
 	// Note: good to know, and no reason to act.
 	Note Severity = "note"

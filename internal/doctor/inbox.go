@@ -7,7 +7,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// inbox looks whether somebody takes messages in, and whether that is a bridge.
+// inbox looks whether messages are taken in, and whether a bridge does it.
 func (x *examination) inbox(ctx context.Context) (findings []Finding, err error) {
 	queues, err := x.queues(ctx)
 	if err != nil {

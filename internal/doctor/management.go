@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Tags of a user of the management API. Whoever has administrator has all.
+// Tags of a user of the management API. An administrator has all of them.
 const (
 	tagMonitoring    = "monitoring"
 	tagAdministrator = "administrator"
@@ -121,7 +121,7 @@ type binding struct {
 	Arguments       map[string]any `json:"arguments"`
 }
 
-// consumer is somebody who takes messages from a queue.
+// consumer is one of a queue, of whatever program.
 type consumer struct {
 	Tag     string `json:"consumer_tag"`
 	Channel struct {

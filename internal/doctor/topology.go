@@ -201,7 +201,7 @@ func (x *examination) overridden(ref policyRef, all policies, drifts []topology.
 	return find(policyOverrides, ref.String(), some(fields)+" for queue "+some(queues), command)
 }
 
-// tierConsumed names the consumers of a queue that nobody may consume from.
+// tierConsumed names the consumers of a queue that must have none.
 func (x *examination) tierConsumed(ctx context.Context, name string) (Finding, error) {
 	f := find(tierConsumed, "queue "+name, "it has a consumer", "rabbitmqctl list_consumers "+x.on())
 	consumers, err := x.consumers(ctx)

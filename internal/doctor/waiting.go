@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// looks is how often a queue has to hold due messages that nobody takes, each time
+	// looks is how often a queue has to hold due messages that are not taken, each time
 	// no fewer than before, to be stuck; a busy one holds a few at any instant.
 	looks = 3
 	// lookAgain is longer than the broker's statistics are old.

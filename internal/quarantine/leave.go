@@ -19,7 +19,7 @@ const (
 // acknowledgements: to a quorum queue it sends on 32, and keeps the others until it has
 // heard of those. To get a message goes the same way, but has an answer; before the
 // second one everything is on its way, and before the third it is there. To close the
-// channel keeps the order of the queue better than to reject what is in hand.
+// channel keeps the order of the queue better than to reject each message.
 func (w *walk) leave() {
 	for n := range w.consumers {
 		if w.channels[n/perChannel].Cancel(tag(n+1), false) != nil {

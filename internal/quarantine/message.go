@@ -17,7 +17,7 @@ type Message struct {
 	message.Message
 	Error string    // why it is here
 	Stack string    // of the handler's panic
-	Since time.Time // zero where nobody has noted it
+	Since time.Time // zero if it was not noted
 
 	expired bool // in the inbox, before a bridge has read when it is due
 }

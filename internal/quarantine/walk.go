@@ -150,7 +150,7 @@ func (w *walk) begin(ctx context.Context) error {
 	return w.consume(ctx)
 }
 
-// count returns how many messages there are that nobody has in hand.
+// count returns how many messages there are that no consumer holds.
 func (w *walk) count() (int, error) {
 	queue, err := w.asking.QueueDeclarePassive(w.topology.Quarantine(), true, false, false, false, nil)
 	return queue.Messages, broker.Classify(err)
@@ -218,7 +218,7 @@ func (w *walk) remove(d *amqp.Delivery) error {
 	return nil
 }
 
-// over reports whether no more messages are to be had: somebody else has taken them,
+// over reports whether no more messages are to be had: another consumer has taken them,
 // or is looking at them.
 func (w *walk) over() (bool, error) {
 	if w.quiet++; w.quiet == 1 || w.pending > 0 { // the last one came a moment ago

@@ -43,7 +43,7 @@ func (s *server) Kill(ctx context.Context) error {
 	return s.wrap("kill", s.instance.kill(ctx))
 }
 
-// Pause freezes the server: connections stay open and nobody answers.
+// Pause freezes the server: connections stay open and are not answered.
 func (s *server) Pause(ctx context.Context) error {
 	return s.wrap("pause", s.instance.pause(ctx))
 }

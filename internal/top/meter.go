@@ -68,7 +68,7 @@ func (f *flow) add(at time.Time, counted int64, there int) {
 	f.there.add(at, int64(there), false)
 }
 
-// rates returns what comes in, but for what is cancelled, and what goes out.
+// rates returns what comes in, without what is cancelled, and what goes out.
 func (f *flow) rates() (in, out Rate) {
 	out, change := f.counted.change(), f.there.change()
 	in = Rate{max(0, out.PerSecond+change.PerSecond), out.Known && change.Known}

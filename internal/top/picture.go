@@ -8,7 +8,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// Picture is all that is shown. Instants are by Redis' clock, but for those of sources.
+// Picture is all that is shown. Instants are by Redis' clock, except those of sources.
 type Picture struct {
 	At         time.Time   `json:"at"` // by this machine's clock
 	Prefix     string      `json:"prefix"`
@@ -116,7 +116,7 @@ func (l Lateness) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// Problem is what somebody should look at.
+// Problem is what an operator should look at.
 type Problem struct {
 	Kind  string    `json:"kind"`
 	Grave bool      `json:"grave"` // messages are late, or will be

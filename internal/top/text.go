@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// unknown stands for what nobody knows.
+// unknown stands for a value that is not known.
 const unknown = "–"
 
 // number writes 1,204,332.
@@ -53,7 +53,7 @@ func waiting(n *int) string {
 	return number(*n)
 }
 
-// span writes a duration as somebody says it, in six characters at most: 4 ms, 1.2 s,
+// span writes a duration as people say it, in six characters at most: 4 ms, 1.2 s,
 // 48 s, 12 m, 5 h, 3 d.
 func span(d time.Duration) string {
 	switch {

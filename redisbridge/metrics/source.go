@@ -18,7 +18,7 @@ const (
 	fresh = 2 * time.Second
 )
 
-// source is a server that is asked when somebody scrapes, and at no other time. What it
+// source is a server that is asked when metrics are scraped, and at no other time. What it
 // has answered serves all who scrape within a short while; one that does not answer is
 // not asked again before it has.
 type source struct {

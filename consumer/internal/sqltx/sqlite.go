@@ -33,7 +33,7 @@ func ConnectSQLite(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// SQLiteBusy reports whether somebody else had SQLite's write lock for too long, as far as
+// SQLiteBusy reports whether another connection had SQLite's write lock for too long, as far as
 // the driver's errors have SQLite's result code.
 func SQLiteBusy(err error) bool {
 	const code, mask = 5, 0xff // SQLITE_BUSY and its extensions

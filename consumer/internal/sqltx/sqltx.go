@@ -21,8 +21,8 @@ func Run(ctx context.Context, db *sql.DB, options *sql.TxOptions, do func(*sql.T
 	return tx.Commit()
 }
 
-// Within runs do as a part of somebody else's transaction. Where do fails, that
-// part alone is rolled back.
+// Within runs do as a part of the caller's transaction. If do fails, that part alone is
+// rolled back.
 func Within(ctx context.Context, tx *sql.Tx, do func(*sql.Tx) error) error {
 	const name = "delaybridge"
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {

@@ -71,8 +71,7 @@ var keepScript string
 //go:embed lua/leave.lua
 var leaveScript string
 
-// done is what a mark says once the effect has happened. Whoever takes an effect
-// has a longer name.
+// done is what a mark says once the effect has happened. The name of a holder is longer.
 const done = "done"
 
 // Answers of take.lua; any other is for how many ms it is taken.
@@ -114,8 +113,7 @@ func New(c Config) (*Ledger, error) {
 	}, nil
 }
 
-// Once implements [ledger.Ledger]. While somebody else is at the effect it returns
-// a *[ledger.BusyError]. The context of effect ends when the lease is lost.
+// Once implements [ledger.Ledger]. While another call has the effect under way it returns a *[ledger.BusyError]. The context of effect ends when the lease is lost.
 func (l *Ledger) Once(ctx context.Context, key string, effect func(ctx context.Context) error) (first bool, err error) {
 	if err := ledger.CheckKey(key); err != nil {
 		return false, err
