@@ -57,7 +57,7 @@ type demand struct {
 	redisGB float64 // of memory for one server
 }
 
-// The layout of a shard in Redis; see redisbridge/lua/lib.lua.
+// The layout of a shard in Redis; see redisbridge/internal/store/lua/lib.lua.
 const (
 	slots         = 131072
 	bucketSeconds = 2

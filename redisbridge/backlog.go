@@ -146,16 +146,16 @@ func (p *backlog) last(now time.Time) (due int64, ok bool) {
 // follow.
 const paceWord = "behind "
 
-// hear takes what another bridge has told, and reports whether it was that.
-func (p *backlog) hear(text string) bool {
+// hear takes what another bridge has told.
+func (p *backlog) hear(text string) {
 	text, ok := strings.CutPrefix(text, paceWord)
 	if !ok {
-		return false
+		return // of another release
 	}
 	id, instant, _ := strings.Cut(text, " ")
 	due, err := strconv.ParseInt(instant, 10, 64)
 	if err != nil || id == p.id {
-		return true
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +165,6 @@ func (p *backlog) hear(text string) bool {
 	}
 	p.others[id] = at
 	p.move(at.seen)
-	return true
 }
 
 // tellOthers tells the other bridges, while there is a backlog.
@@ -177,8 +176,8 @@ func (b *Bridge) tellOthers(ctx context.Context) error {
 		case <-b.backlog.tell:
 		}
 		if due, ok := b.backlog.last(time.Now()); ok {
-			// Who does not hear it does not wait, and is out of order at worst.
-			_ = b.config.Client.Publish(ctx, wakeChannel(b.config.Topology), fmt.Sprint(paceWord, b.id, " ", due)).Err()
+			// A bridge that does not hear it does not wait, and is out of order at worst.
+			b.store.Tell(ctx, fmt.Sprint(paceWord, b.id, " ", due))
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -129,10 +130,10 @@ type Bridge struct {
 	log            *slog.Logger
 	id             string
 	made           time.Time // ticks are counted from here
-	scripts        scripts
 	conn           *broker.Conn
 	consume        *broker.Conn // apart, since the broker may block a publishing connection
-	park           *Park        // for the intake
+	store          *store.Store
+	park           *Park // for the intake
 	register       *register
 	conditions     *conditions
 	unanswered     *broker.Unanswered // what the intake publishes
@@ -192,7 +193,7 @@ func New(c Config) (*Bridge, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], scripts: newScripts(), made: time.Now()}
+	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], made: time.Now()}
 	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
 	b.unanswered = broker.NewUnanswered()
 	b.repairs, b.readyExchanges, b.backlog, b.statusQueue, b.reporter = newRepairs(b), newReadyExchanges(b), newBacklog(b.id), newStatusQueue(b), newReporter(b)
@@ -209,6 +210,7 @@ func New(c Config) (*Bridge, error) {
 		return nil, err
 	}
 	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, TracerProvider: c.TracerProvider})
+	b.store = b.park.store
 	b.tracer = tracing.New(c.TracerProvider, tracedAs)
 	b.register = newRegister(b)
 	for n := range c.Topology.Shards() {
@@ -274,7 +276,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 	workers, work := errgroup.WithContext(ctx)
 	workers.Go(func() error { return b.register.run(work, me) })
-	workers.Go(func() error { return b.listen(work) })
+	workers.Go(func() error { b.listen(work); return nil })
 	workers.Go(func() error { return b.tellOthers(work) })
 	workers.Go(func() error { return b.repairs.run(work) })
 	workers.Go(func() error { return b.intake(work) })
@@ -305,7 +307,7 @@ func (b *Bridge) ends(err error) bool {
 func (b *Bridge) awaitRedis(ctx context.Context) error {
 	began := time.Now()
 	for {
-		err := checkLayout(ctx, b.config.Client, b.config.Topology, Owner{})
+		err := b.store.CheckLayout(ctx)
 		switch {
 		case err == nil:
 			return nil

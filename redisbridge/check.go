@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -75,11 +76,11 @@ func (b *Bridge) checkRedis(ctx context.Context, now time.Time) error {
 	silent := now.Sub(time.Unix(0, heard)).Truncate(time.Millisecond)
 	switch {
 	case heard == 0:
-		return fmt.Errorf("no answer from Redis: %w", classify(err))
+		return fmt.Errorf("no answer from Redis: %w", store.Classify(err))
 	case silent < CheckGrace:
 		return nil
 	}
-	return fmt.Errorf("no answer from Redis for %v: %w", silent, classify(err))
+	return fmt.Errorf("no answer from Redis for %v: %w", silent, store.Classify(err))
 }
 
 // health is how a shard is doing.

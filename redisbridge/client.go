@@ -1,21 +1,12 @@
 package redisbridge
 
 import (
-	"errors"
-	"fmt"
-	"net/url"
-	"slices"
-	"strings"
-	"time"
+	"context"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
-
-// clusterReload is how old a client's map of a Redis Cluster may be when it is
-// used. A node that has failed can no longer say who has its slots now.
-const clusterReload = 5 * time.Second
 
 // NewClient returns a client for a URL. It does no I/O.
 //
@@ -32,74 +23,29 @@ const clusterReload = 5 * time.Second
 // another client. In a Redis Cluster it follows MOVED, by which a node says that
 // it has done nothing, but not ASK: while the keys of a slot move one by one,
 // a script would work on a part of them.
-func NewClient(rawURL string) (redis.UniversalClient, error) {
-	query := url.Values{}
-	if u, err := url.Parse(rawURL); err == nil {
-		query = u.Query()
-	}
-	client, err := newClient(rawURL, query)
-	if u, parseErr := url.Parse(rawURL); err == nil && parseErr == nil && broker.Misread(u) {
-		_ = client.Close()
-		err = broker.ErrMisread
-	}
-	if err != nil {
-		return nil, wrongURL(rawURL, query, err)
-	}
-	return client, nil
+func NewClient(rawURL string) (redis.UniversalClient, error) { return store.NewClient(rawURL) }
+
+// Setting is one of a Redis server's on which it depends what an answer guarantees.
+type Setting struct {
+	Name, Want, Found string
+	// Otherwise is what happens where it is another one than Want.
+	Otherwise string
 }
 
-func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
-	switch {
-	case query.Has("master_name"):
-		options, err := redis.ParseFailoverURL(rawURL)
-		if err != nil {
-			return nil, err
-		}
-		if options.MasterName == "" {
-			return nil, errors.New("master_name is empty")
-		}
-		if options.RouteByLatency || options.RouteRandomly || options.ReplicaOnly {
-			return nil, errors.New("a replica can park nothing")
-		}
-		options.MaxRetries = -1
-		return redis.NewFailoverClient(options), nil
-	case query.Has("addr"):
-		options, err := redis.ParseClusterURL(rawURL)
-		if err != nil {
-			return nil, err
-		}
-		options.MaxRedirects, options.ClusterStateReloadInterval = -1, clusterReload
-		client := redis.NewClusterClient(options)
-		client.AddHook(moves{})
-		return client, nil
+// Safe reports whether the setting is as it should be.
+func (s Setting) Safe() bool { return s.Found == s.Want }
+
+// Settings reads how Redis keeps data. Of several servers it returns the worst of each
+// setting. A server may forbid the question (CONFIG GET).
+func Settings(ctx context.Context, client redis.UniversalClient) ([]Setting, error) {
+	found, err := store.Settings(ctx, client)
+	settings := make([]Setting, len(found))
+	for i, s := range found {
+		settings[i] = Setting(s)
 	}
-	options, err := redis.ParseURL(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	options.MaxRetries = -1
-	return redis.NewClient(options), nil
+	return settings, err
 }
 
-// wrongURL says what is wrong with a URL. The library's error may quote any part of it, the
-// password too, and so is left out where that is possible.
-func wrongURL(rawURL string, query url.Values, err error) error {
-	reason := err.Error()
-	u, parseErr := url.Parse(rawURL)
-	switch {
-	case parseErr != nil || u.Opaque != "":
-		reason = "it cannot be parsed"
-	case broker.Misread(u):
-		reason = broker.ErrMisread.Error()
-	case slices.ContainsFunc(query["addr"], func(addr string) bool { return strings.Contains(addr, "@") }):
-		reason = "there is an @ in addr: user and password belong in front of the first host"
-	default:
-		password, _ := u.User.Password()
-		for _, secret := range []string{password, query.Get("password")} {
-			if secret != "" && strings.Contains(reason, secret) {
-				reason = "the database, or an option, is not what it has to be"
-			}
-		}
-	}
-	return fmt.Errorf("%w: %s: %s; want redis://user:password@host:6379/0", ErrConfiguration, broker.Redact(rawURL), reason)
-}
+// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA calls
+// them: for those who observe a client.
+func ScriptNames() map[string]string { return store.ScriptNames() }

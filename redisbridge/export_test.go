@@ -2,7 +2,10 @@ package redisbridge
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -20,7 +24,7 @@ import (
 // afterwards, and returns how many messages it took along.
 func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 	c, err := b.shards[shard].claim(ctx, claimMost, 0)
-	return len(c.messages), err
+	return len(c.Messages), err
 }
 
 // Claim claims what a shard has due, and returns how many messages that is, and a call that
@@ -28,12 +32,8 @@ func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
 func Claim(ctx context.Context, b *Bridge, shard int) (n int, settle func() error, err error) {
 	s := b.shards[shard]
 	c, err := s.claim(ctx, claimMost, 0)
-	s.turn = c.turn // so the next claim returns none of them to the schedule
-	done := make([]outcome, len(c.messages))
-	for i, p := range c.messages {
-		done[i].parked = p
-	}
-	return len(done), func() error { return s.settle(ctx, done) }, err
+	s.turn = c.Turn // so the next claim returns none of them to the schedule
+	return len(c.Messages), func() error { return b.store.Settle(ctx, shard, c.Messages) }, err
 }
 
 // ConfirmedLate has a bridge claim what a shard has due, another one put that back once
@@ -44,10 +44,10 @@ func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, er
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	for status := int64(0); status != answerClaimed && err == nil; {
-		var taken claimed
+	for status := int64(0); status != store.AnswerOwned && err == nil; {
+		var taken store.Claimed
 		taken, err = heir.shards[shard].claim(ctx, 0, 0)
-		status = taken.status
+		status = taken.Status
 	}
 	if err != nil {
 		return 0, err
@@ -58,27 +58,30 @@ func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, er
 // ShardOf returns the shard of an ID.
 func ShardOf(b *Bridge, id string) int { return ShardIn(b.config.Topology, id) }
 
-// ShardIn returns the shard of an ID.
+// ShardIn returns the shard of an ID, by the same rule as lua/lib.lua.
 func ShardIn(t *topology.Topology, id string) int {
-	shard, _ := locate(id, t.Shards())
-	return shard
+	sum := sha1.Sum([]byte(id))
+	return int(binary.BigEndian.Uint32(sum[4:]) % uint32(t.Shards()))
+}
+
+// keyIn returns a key of the shard of an ID.
+func keyIn(t *topology.Topology, id, key string) string {
+	return fmt.Sprintf("{%s:%d}:%s", t.Prefix(), ShardIn(t, id), key)
 }
 
 // EnvelopesOf returns the key of the hash that an ID's envelope is in.
 func EnvelopesOf(t *topology.Topology, id string) string {
-	shard, slot := locate(id, t.Shards())
-	return keysOf(t, shard).slot(slot)
+	sum := sha1.Sum([]byte(id))
+	return keyIn(t, id, fmt.Sprintf("env:%x%d", sum[:2], sum[2]>>7))
 }
 
 // Holds reports whether Redis has a message that waits for the bridge, parked or claimed.
 func Holds(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) (bool, error) {
-	shard, slot := locate(id, t.Shards())
-	k := keysOf(t, shard)
-	there, err := client.HExists(ctx, k.slot(slot), id).Result()
+	there, err := client.HExists(ctx, EnvelopesOf(t, id), id).Result()
 	if err != nil || !there {
 		return false, err
 	}
-	switch err := client.ZScore(ctx, k.kept, id).Err(); {
+	switch err := client.ZScore(ctx, keyIn(t, id, "kept"), id).Err(); {
 	case errors.Is(err, redis.Nil):
 		return true, nil
 	default:
@@ -88,18 +91,13 @@ func Holds(ctx context.Context, client redis.UniversalClient, t *topology.Topolo
 
 // Forget has Redis know nothing of an ID any more, as a bridge does in time.
 func Forget(ctx context.Context, client redis.UniversalClient, t *topology.Topology, id string) error {
-	shard, slot := locate(id, t.Shards())
-	k := keysOf(t, shard)
-	return errors.Join(client.ZRem(ctx, k.kept, id).Err(), client.HDel(ctx, k.slot(slot), id).Err())
+	return errors.Join(client.ZRem(ctx, keyIn(t, id, "kept"), id).Err(), client.HDel(ctx, EnvelopesOf(t, id), id).Err())
 }
 
 // PlanFor is planFor, for its property test.
 func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
 	return planFor(leads, due, promoteAt, now)
 }
-
-// Classify is classify.
-func Classify(err error) error { return classify(err) }
 
 // AheadMS is ahead.
 const AheadMS = int64(ahead / time.Millisecond)
@@ -109,58 +107,21 @@ func (p plan) Lane() int64      { return p.lane.Milliseconds() }
 func (p plan) Left() int64      { return p.left.Milliseconds() }
 func (p plan) Postponed() int64 { return p.postponed }
 
-// ServerClock is serverClock with its methods exported.
-type ServerClock struct{ clock *serverClock }
-
-// NewServerClock returns one without samples.
-func NewServerClock() ServerClock { return ServerClock{newServerClock()} }
-
-// Learn is learn.
-func (c ServerClock) Learn(asked, heard time.Time, readUS int64) { c.clock.learn(asked, heard, readUS) }
-
-// Forget is forget.
-func (c ServerClock) Forget() { c.clock.forget() }
-
-// Bounds is bounds.
-func (c ServerClock) Bounds(t time.Time) (least, most int64, known bool) { return c.clock.bounds(t) }
-
-// Batches is batches with parking made of nothing but its size.
-type Batches struct{ batches batcher }
-
-// NewBatches calls send with the size of each batch.
-func NewBatches(send func(n int)) *Batches {
-	return &Batches{batcher{send: func(batch []*pendingPark) {
-		send(len(batch))
-		for _, one := range batch {
-			one.answer <- nil
-		}
-	}}}
-}
-
-// Park parks a message whose envelope has so many bytes.
-func (l *Batches) Park(ctx context.Context, bytes int) error {
-	return l.batches.park(ctx, &pendingPark{stored: make([]byte, bytes), answer: make(chan error, 1)})
-}
-
-// BatchBytes is batchBytes.
-const BatchBytes = batchBytes
-
 // LeaveEntry has the schedule hold an entry of an ID for a message due at an instant, as a
 // crash of Redis in the middle of a script may.
 func LeaveEntry(ctx context.Context, p *Park, id string, due time.Time) error {
-	shard, _ := locate(id, len(p.keys))
-	k, part := p.keys[shard], "0"
+	const bucketMS = 2000
+	t, client, part := p.config.Topology, p.config.Client, "0"
 	at := due.Add(-ahead).UnixMilli()
-	for _, lead := range p.config.Topology.Leads() {
+	for _, lead := range t.Leads() {
 		if time.Until(due) >= lead {
 			part, at = strconv.FormatInt(lead.Milliseconds(), 10), due.Add(-lead).UnixMilli()
 		}
 	}
-	bucket := at / bucketMS
-	client := p.config.Client
-	added, err := client.ZAdd(ctx, k.bucket(part, bucket), redis.Z{Score: float64(at % bucketMS), Member: id}).Result()
-	return errors.Join(err, client.HIncrBy(ctx, k.counts(), part, added).Err(), client.SAdd(ctx, k.schedule, part).Err(),
-		client.ZAdd(ctx, k.part(part), redis.Z{Score: float64(bucket), Member: bucket}).Err())
+	schedule, bucket := keyIn(t, id, "schedule"), strconv.FormatInt(at/bucketMS, 10)
+	added, err := client.ZAdd(ctx, schedule+":"+part+":"+bucket, redis.Z{Score: float64(at % bucketMS), Member: id}).Result()
+	return errors.Join(err, client.HIncrBy(ctx, schedule+":counts", part, added).Err(), client.SAdd(ctx, schedule, part).Err(),
+		client.ZAdd(ctx, schedule+":"+part, redis.Z{Score: float64(at / bucketMS), Member: bucket}).Err())
 }
 
 // NewAcks returns what takes the tags of deliveries that are dealt with or to be
@@ -182,7 +143,7 @@ func PromotingSpan(provider trace.TracerProvider, headers amqp.Table) func() {
 // Miscount adds to the running count of a shard's first lane.
 func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
-	return p.config.Client.HIncrBy(ctx, p.keys[shard].counts(), part, by).Err()
+	return p.config.Client.HIncrBy(ctx, fmt.Sprintf("{%s:%d}:schedule:counts", p.config.Topology.Prefix(), shard), part, by).Err()
 }
 
 // Shown is what the list of queues says after a glance.
@@ -190,9 +151,6 @@ func Shown(g Glance) string { return seen(&g).text(time.Time{}) }
 
 // LateClass returns the largest lateness, in ms, that is counted like this one.
 func LateClass(ms int64) int64 { return most(classOf(ms)) }
-
-// SameOwner reports whether two owners may be the same.
-func SameOwner(a, b Owner) bool { return a.is(b) }
 
 // SinceStamp is sinceStamp.
 func SinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
@@ -202,6 +160,6 @@ func SinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time
 // LooksAtRegisterOnceSubscribed reports whether a bridge looks at the register anew when its
 // subscription begins.
 func LooksAtRegisterOnceSubscribed(b *Bridge) bool {
-	b.hear(&redis.Subscription{Kind: "subscribe"})
+	b.calls().Subscribed()
 	return len(b.register.rush) == 1
 }

@@ -8,14 +8,23 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // outcome is how promoting a message ended.
 type outcome struct {
-	parked
+	*store.Parked
 	path message.Path
 	back bool  // was not published, and goes back into the schedule at promoteAt
 	err  error // was published in vain
+}
+
+func parkedOf(outcomes []outcome) []*store.Parked {
+	all := make([]*store.Parked, len(outcomes))
+	for i, o := range outcomes {
+		all[i] = o.Parked
+	}
+	return all
 }
 
 // refused reports whether the broker has said no to this message alone.
@@ -133,28 +142,28 @@ func (s *shard) settleAll(ctx context.Context) {
 				back = append(back, o)
 			case o.err == nil:
 				done = append(done, o)
-				if s.poison.forget(o.key) {
+				if s.poison.forget(o.Key()) {
 					s.b.conditions.end(ConditionUnfit)
 				}
-				s.b.config.Observe(StepConfirmed, o.id, o.path)
+				s.b.config.Observe(StepConfirmed, o.ID, o.path)
 			case o.refused():
 				s.b.repairs.consider(o.err)
-				s.b.log.Warn("message cannot be promoted for now", "id", o.id, "shard", s.n, "error", o.err)
+				s.b.log.Warn("message cannot be promoted for now", "id", o.ID, "shard", s.n, "error", o.err)
 				back = append(back, o)
 			default:
 				back = append(back, o)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.settle(ctx, done) }, len(done)) {
+		if s.retryUntilStored(ctx, func() error { return s.b.store.Settle(ctx, s.n, parkedOf(done)) }, len(done)) {
 			s.b.reporter.settles(len(done))
 			for _, o := range done {
-				s.b.config.Observe(StepSettled, o.id, o.path)
+				s.b.config.Observe(StepSettled, o.ID, o.path)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.postpone(ctx, back) }, len(back)) {
+		if s.retryUntilStored(ctx, func() error { return s.b.store.Postpone(ctx, s.n, s.b.id, parkedOf(back)) }, len(back)) {
 			signal(s.woken) // the last claim did not see what is in the schedule again
 			for _, o := range back {
-				s.b.config.Observe(StepReturned, o.id, o.path)
+				s.b.config.Observe(StepReturned, o.ID, o.path)
 			}
 		}
 		s.inflight.settled(len(ended))

@@ -2,13 +2,13 @@ package redisbridge
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -52,120 +52,161 @@ type Lease struct {
 // writes nothing, not even the layout where there is none yet, and reports a layout that
 // is not that of t instead of refusing it.
 func Inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topology) (Inspection, error) {
-	i, err := inspect(ctx, client, t)
-	var odd *strconv.NumError
-	switch classified := classify(err); {
-	case err == nil:
-		return i, nil
-	case errors.As(err, &odd), ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+	i, err := inspect(ctx, newStore(ParkConfig{Client: client, Topology: t}), t.Shards())
+	if err != nil {
 		return Inspection{}, fmt.Errorf("redisbridge: %w", err)
-	case errors.Is(classified, ErrUnconfirmed): // there is nothing to be unsure of
-		return Inspection{}, fmt.Errorf("redisbridge: %w: %w", ErrUnreachable, err)
-	default:
-		return Inspection{}, fmt.Errorf("redisbridge: %w", classified)
-	}
-}
-
-func inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topology) (Inspection, error) {
-	keys := allKeys(t)
-	us, err := newScripts().clock.Run(ctx, client, []string{keys[0].state}).Int64()
-	if err != nil {
-		return Inspection{}, err
-	}
-	i := Inspection{Now: time.UnixMicro(us), WantVersion: layoutVersion}
-	layout, err := client.HGetAll(ctx, layoutKey(t)).Result()
-	if err != nil {
-		return Inspection{}, err
-	}
-	i.Version, i.Shards = layout["version"], layout["shards"]
-	bridges, err := client.ZRangeWithScores(ctx, registerKey(t), 0, -1).Result()
-	if err != nil {
-		return Inspection{}, err
-	}
-	for _, b := range bridges {
-		id, _ := b.Member.(string)
-		if until := time.UnixMilli(int64(b.Score)); until.After(i.Now) {
-			i.Bridges = append(i.Bridges, Attendance{id, until})
-		}
-	}
-	reports, err := client.HGetAll(ctx, reportsKey(t)).Result()
-	if err != nil {
-		return Inspection{}, err
-	}
-	for _, b := range i.Bridges {
-		report := readReport(b.ID, reports[b.ID])
-		i.WithoutID += report.WithoutID
-		i.Reports = append(i.Reports, report)
-	}
-	if i.Loss, _, err = lossOf(ctx, client, t); err != nil {
-		return Inspection{}, err
-	}
-	for n, k := range keys {
-		lease, err := inspectShard(ctx, client, k)
-		if err != nil {
-			return Inspection{}, err
-		}
-		lease.Shard = n
-		i.Leases = append(i.Leases, lease)
 	}
 	return i, nil
 }
 
-func inspectShard(ctx context.Context, client redis.UniversalClient, k shardKeys) (Lease, error) {
-	state, err := client.HMGet(ctx, k.state, "owner", "lease").Result()
-	if err != nil {
-		return Lease{}, err
+func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err error) {
+	i.WantVersion = store.LayoutVersion
+	if i.Now, err = s.Now(ctx); err != nil {
+		return Inspection{}, err
 	}
-	var l Lease
-	l.Owner, _ = state[0].(string)
-	if ends, ok := state[1].(string); ok && l.Owner != "" {
-		ms, err := strconv.ParseInt(ends, 10, 64)
+	if i.Version, i.Shards, err = s.Layout(ctx); err != nil {
+		return Inspection{}, err
+	}
+	members, err := s.Members(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	for _, m := range members {
+		report := reportOf(m)
+		i.Bridges = append(i.Bridges, Attendance{m.ID, m.Until})
+		i.Reports = append(i.Reports, report)
+		i.WithoutID += report.WithoutID
+	}
+	loss, err := s.Loss(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	i.Loss = lossOf(loss)
+	for n := range shards {
+		l, err := s.Lease(ctx, n)
 		if err != nil {
-			return Lease{}, fmt.Errorf("%s: its lease ends at %q", k.state, ends)
+			return Inspection{}, err
 		}
-		l.Ends = time.UnixMilli(ms)
+		i.Leases = append(i.Leases, Lease{Shard: n, Owner: l.Owner, Ends: l.Ends, Next: l.Next, Claimed: l.Claimed})
 	}
-	claimed, err := client.ZCard(ctx, k.claimed).Result()
-	if err != nil {
-		return Lease{}, err
-	}
-	l.Claimed = int(claimed)
-	parts, err := client.SMembers(ctx, k.schedule).Result()
-	if err != nil {
-		return Lease{}, err
-	}
-	for _, part := range parts {
-		next, err := headOf(ctx, client, k, part)
-		if err != nil {
-			return Lease{}, err
-		}
-		if !next.IsZero() && (l.Next.IsZero() || next.Before(l.Next)) {
-			l.Next = next
-		}
-	}
-	return l, nil
+	return i, nil
 }
 
-// headOf returns the first instant of promotion in a part of the schedule, or zero. A
-// bucket may be empty, or gone, when it is read; the next one has to do then.
-func headOf(ctx context.Context, client redis.UniversalClient, k shardKeys, part string) (time.Time, error) {
-	const someBuckets = 3
-	buckets, err := client.ZRange(ctx, k.part(part), 0, someBuckets-1).Result()
+// BridgeReport is what a bridge says of itself. It renews it with its entry in the
+// register, every 15 s, and every 2 s while it has something to do.
+type BridgeReport struct {
+	// ID is that of [Bridge.ID].
+	ID string `json:"id"`
+	// At is when the report was made, by Redis' clock. It is zero where a bridge makes
+	// none, as one of an earlier release; then nothing but ID is known.
+	At time.Time `json:"at,omitzero"`
+	// Name is that of Config.Name, and Host that of the machine.
+	Name string `json:"name,omitempty"`
+	Host string `json:"host,omitempty"`
+	// Version is the release of this module.
+	Version string `json:"version,omitempty"`
+	// Started is when the bridge was made, by Redis' clock.
+	Started time.Time `json:"started,omitzero"`
+	// Shards are those that it owns.
+	Shards []int `json:"shards,omitempty"`
+	// Claimed and Settled count messages since the start, PerSecond since the report
+	// before.
+	Claimed          int64   `json:"claimed"`
+	ClaimedPerSecond float64 `json:"claimed_per_s"`
+	Settled          int64   `json:"settled"`
+	SettledPerSecond float64 `json:"settled_per_s"`
+	// PromotionLate is how long after the instant of their promotion messages were
+	// claimed in the last minute: that makes no message late, as long as it is less than
+	// its lane's TTL. ReadyLate is how long after they were due RabbitMQ had messages that
+	// went straight to the ready exchange, or back to their queue.
+	PromotionLate Spread `json:"promotion_late"`
+	ReadyLate     Spread `json:"ready_late"`
+	// Reconnects is how often a connection to RabbitMQ was made again.
+	Reconnects int64 `json:"reconnects"`
+	// WithoutID counts the messages that the bridge has taken in since its start and that
+	// came without a message-id.
+	WithoutID int64 `json:"without_id,omitempty"`
+	// Conditions are what the bridge sees to be wrong.
+	Conditions []ReportedCondition `json:"conditions,omitempty"`
+}
+
+// Spread sums up durations.
+type Spread struct {
+	Messages int64 `json:"messages"`
+	// P50 and P99 are in ms, rounded up by a quarter at most, and 0 without messages.
+	P50 int64 `json:"p50_ms"`
+	P99 int64 `json:"p99_ms"`
+}
+
+// Bridges returns the reports of the bridges alive, sorted by ID. It costs one command.
+func (p *Park) Bridges(ctx context.Context) ([]BridgeReport, error) {
+	reports, err := p.bridges(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return nil, fmt.Errorf("list bridges: %w", err)
 	}
-	for _, b := range buckets {
-		number, err := strconv.ParseInt(b, 10, 64)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("%s has a bucket %q", k.part(part), b)
-		}
-		first, err := client.ZRangeWithScores(ctx, k.bucket(part, number), 0, 0).Result()
-		if err != nil {
-			return time.Time{}, err
-		}
-		if len(first) > 0 {
-			return time.UnixMilli(number*bucketMS + int64(first[0].Score)), nil
-		}
+	return reports, nil
+}
+
+func (p *Park) bridges(ctx context.Context) ([]BridgeReport, error) {
+	if err := p.store.Check(ctx); err != nil {
+		return nil, err
 	}
-	return time.Time{}, nil
+	members, err := p.store.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]BridgeReport, len(members))
+	for i, m := range members {
+		reports[i] = reportOf(m)
+	}
+	return reports, nil
+}
+
+// reportOf reads what a bridge has written. What another release has written in another way
+// is as good as nothing.
+func reportOf(m store.Member) BridgeReport {
+	var w written
+	if json.Unmarshal([]byte(m.Report), &w) != nil {
+		return BridgeReport{ID: m.ID}
+	}
+	w.ID, w.At, w.Started = m.ID, m.At, m.At.Add(-time.Duration(w.UpMS)*time.Millisecond)
+	return w.BridgeReport
+}
+
+// written is a report as Redis keeps it: the bridge does not say what time it is.
+type written struct {
+	BridgeReport
+	UpMS int64 `json:"up_ms"`
+}
+
+// A Loss is what a bridge has noted down when it saw that its data in Redis had vanished.
+type Loss struct {
+	// At is when the bridge saw it, by the bridge's clock.
+	At time.Time `json:"at"`
+	// Bridge is the ID of the one that saw it, and What is what had vanished.
+	Bridge string `json:"bridge"`
+	What   string `json:"what"`
+}
+
+// String says when, what, and who has seen it.
+func (l Loss) String() string {
+	return fmt.Sprintf("seen at %s: %s (bridge %s)", l.At.UTC().Format(time.RFC3339), l.What, l.Bridge)
+}
+
+// Loss returns what was lost in Redis within the last day, and false where no bridge has
+// seen such a thing. It costs one command.
+func (p *Park) Loss(ctx context.Context) (Loss, bool, error) {
+	text, err := p.store.Loss(ctx)
+	if err != nil {
+		return Loss{}, false, fmt.Errorf("ask for losses: %w", err)
+	}
+	return lossOf(text), text != "", nil
+}
+
+// lossOf reads what a bridge has noted down, or nothing.
+func lossOf(text string) (l Loss) {
+	if text != "" && json.Unmarshal([]byte(text), &l) != nil {
+		l.What = text // of another release
+	}
+	return l
 }

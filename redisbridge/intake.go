@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 const (
@@ -295,7 +296,7 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 		})
 		return counted(&b.taken.quarantined, err)
 	}
-	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()), beginning{asked: when})
+	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()), store.Beginning{Asked: when})
 }
 
 // sinceStamp has a relative delay begin when the broker took the message, by the header that
@@ -317,9 +318,9 @@ func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time
 }
 
 // deliver parks a message, with what begins its record, or publishes it where it is due.
-func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When, begin beginning) error {
+func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When, begin store.Beginning) error {
 	if when != (message.When{}) {
-		ticket, err := b.parkEntry(ctx, keyOf(m.Entry, m.ID), m, when, begin)
+		ticket, err := b.parkEntry(ctx, m, when, begin)
 		switch {
 		case err != nil:
 			return err
@@ -333,7 +334,7 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 		}
 	}
 	wait := func() error { // in Redis, rather than in the way of others, here or in a lane
-		begin.direct = true
+		begin.Direct = true
 		return b.deliver(ctx, ready, e, m, message.After(refusedPause), begin)
 	}
 	there, err := b.readyExchanges.look(ctx, m.Entry)

@@ -108,32 +108,6 @@ func TestPrefixBelongsToOneVirtualHost(t *testing.T) {
 	}
 }
 
-// A node of a cluster without a name gives its own, which differs from node to node.
-func TestOwnersAreComparedByWhatIsKnown(t *testing.T) {
-	t.Parallel()
-	owner := func(cluster, vhost string) redisbridge.Owner {
-		return redisbridge.Owner{Cluster: cluster, VHost: vhost}
-	}
-	for _, tc := range []struct {
-		a, b redisbridge.Owner
-		same bool
-	}{
-		{owner("shop", "/"), owner("shop", "/"), true},
-		{owner("shop", "/"), owner("shop", "b"), false},
-		{owner("shop", "/"), owner("lab", "/"), false},
-		{owner("shop", "/"), owner("", "/"), true},
-		{owner("shop", "/"), owner("", "b"), false},
-		{owner("shop", "/"), owner("rabbit@one", "/"), true},
-		{owner("rabbit@one", "/"), owner("rabbit@two", "/"), true},
-		{owner("rabbit@one", "/"), owner("rabbit@one", "b"), false},
-		{owner("shop", "/"), redisbridge.Owner{}, true},
-	} {
-		if redisbridge.SameOwner(tc.a, tc.b) != tc.same || redisbridge.SameOwner(tc.b, tc.a) != tc.same {
-			t.Errorf("%v and %v: want the same %v", tc.a, tc.b, tc.same)
-		}
-	}
-}
-
 // A node that only has a name of its own does not say which cluster it is of.
 func TestNodeIsNotTakenForACluster(t *testing.T) {
 	t.Parallel()

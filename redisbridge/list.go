@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // A Filter says which messages [Park.List] is to list; the zero value means all.
@@ -60,62 +62,11 @@ func (p *Park) list(ctx context.Context, f Filter, yield func(MessageState) bool
 	if err := f.validate(); err != nil {
 		return err
 	}
-	if err := p.check(ctx); err != nil {
-		return err
-	}
-	var heads []*shardHead
-	for n := range p.keys {
-		head := &shardHead{list: newShardList(p, n, f)}
-		there, err := head.next(ctx)
-		if err != nil {
-			return err
-		}
-		if there {
-			heads = append(heads, head)
-		}
-	}
-	for len(heads) > 0 {
-		first := 0
-		for i, head := range heads {
-			if isBefore(head.item, heads[first].item) {
-				first = i
-			}
-		}
-		if !yield(heads[first].item.MessageState) {
-			return nil
-		}
-		there, err := heads[first].next(ctx)
-		if err != nil {
-			return err
-		}
-		if !there {
-			heads = slices.Delete(heads, first, first+1)
-		}
-	}
-	return nil
-}
-
-// shardHead is the next item of a shard's list.
-type shardHead struct {
-	list *shardList
-	item item
-}
-
-// next moves on to the next item that the filter lets through, and returns false at the
-// end.
-func (h *shardHead) next(ctx context.Context) (there bool, err error) {
-	for {
-		h.item, there, err = h.list.next(ctx)
-		if err != nil || !there {
-			return false, err
-		}
-		if h.list.filter.matches(&h.item.MessageState) {
-			return true, nil
-		}
-	}
-}
-
-// isBefore orders items by due time, and then by ID.
-func isBefore(a, b item) bool {
-	return a.due < b.due || a.due == b.due && a.key < b.key
+	places := map[State]store.Where{StateParked: store.Scheduled, StatePromoting: store.InFlight, StateInLane: store.Kept}
+	filter := store.ListFilter{From: f.From, Until: f.Until, IDPrefix: f.IDPrefix, In: places[f.State]}
+	return p.store.List(ctx, filter, func(found *store.Found) bool {
+		e := p.stateOf(found)
+		e.Message, e.Unreadable = message.PeekEnvelope(found.Envelope(), found.ID)
+		return !f.matches(&e) || yield(e)
+	})
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -58,21 +57,14 @@ const (
 // from many goroutines, whose messages then share round trips and flushes to
 // disk.
 type Park struct {
-	config  ParkConfig
-	scripts scripts
-	keys    []shardKeys
-	clocks  []*serverClock // one per shard, as each may be another server's
-	leads   []any          // TTLs of the lanes in ms, longest first
-	tracer  *tracing.Tracer
-
-	entryName string // whose messages Cancel, Reschedule and Look mean
-	batches   *batcher
-	pool      *parkPool
-	checked   *atomic.Bool // Redis holds the layout that the topology describes
+	config    ParkConfig
+	store     *store.Store
+	tracer    *tracing.Tracer
+	entryName string // whose messages Cancel, Reschedule and Get mean
 }
 
 // OfEntry returns p for the messages of another entry: an ID belongs to its entry, so
-// Cancel, Reschedule and Look of the result find what was published to that one. The empty
+// Cancel, Reschedule and Get of the result find what was published to that one. The empty
 // name is that of the default entry, which p of [NewPark] is for.
 func (p *Park) OfEntry(name string) *Park {
 	of := *p
@@ -90,15 +82,14 @@ func NewPark(c ParkConfig) (*Park, error) {
 	}
 	c.Remember = cmp.Or(c.Remember, DefaultRemember)
 	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
-	p := &Park{config: c, scripts: newScripts(), keys: allKeys(c.Topology), batches: &batcher{}, pool: &parkPool{}, checked: &atomic.Bool{}, tracer: tracing.New(c.TracerProvider, tracedAs)}
-	for _, lead := range slices.Backward(c.Topology.Leads()) {
-		p.leads = append(p.leads, lead.Milliseconds())
-	}
-	for range p.keys {
-		p.clocks = append(p.clocks, newServerClock())
-	}
-	p.batches.send = p.parkBatch
-	return p, nil
+	return &Park{config: c, store: newStore(c), tracer: tracing.New(c.TracerProvider, tracedAs)}, nil
+}
+
+func newStore(c ParkConfig) *store.Store {
+	return store.New(store.Config{
+		Client: c.Client, Topology: c.Topology, Owner: store.Owner(c.Owner),
+		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones,
+	})
 }
 
 // Park stores m, to be delivered when w says, and returns once Redis has it:
@@ -114,54 +105,82 @@ func NewPark(c ParkConfig) (*Park, error) {
 // refuses for now (LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS and their
 // like), where trying again later helps, and ErrFull.
 func (p *Park) Park(ctx context.Context, m *message.Message, w message.When) (message.Ticket, error) {
-	return p.parkAs(ctx, keyOf(m.Entry, m.ID), m, w, beginning{alone: true})
+	return p.parkAs(ctx, m, w, store.Beginning{Alone: true})
 }
 
-// parkAs parks m under a key, with what begins its record.
-func (p *Park) parkAs(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
+// parkAs parks m, with what begins its record.
+func (p *Park) parkAs(ctx context.Context, m *message.Message, w message.When, begin store.Beginning) (message.Ticket, error) {
 	if p.tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
-		return p.parkTraced(ctx, p.parkHere(), key, m, w, begin)
+		return p.parkTraced(ctx, p.parkHere(), m, w, begin)
 	}
-	return p.parkNow(ctx, key, m, w, begin)
-}
-
-func (p *Park) parkNow(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
-	called := time.Now()
-	if err := p.check(ctx); err != nil {
-		return message.Ticket{}, err
-	}
-	one := p.pool.take()
-	one.shard, one.slot = locate(key, len(p.keys))
-	one.key, one.called, one.when, one.alone = key, called, w, begin.alone
-	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
-	one.stored = message.AppendEnvelope(begin.append(one.stored), m, idOf(key))
-	asked := begin.asked
-	if asked == (message.When{}) {
-		asked = w
-	}
-	digest := contentOf(m, asked, one.stored[one.record().body():])
-	copy(one.stored[digestAt:], digest[:])
-	if err := p.batches.park(ctx, one); err != nil {
-		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
-	}
-	ticket := one.ticket
-	p.pool.put(one)
-	return ticket, nil
+	return p.store.Park(ctx, m, w, begin)
 }
 
 // Check returns nil once Redis answers and holds the layout that the topology describes.
 // All other methods see to that themselves, on first use.
-func (p *Park) Check(ctx context.Context) error { return p.check(ctx) }
+func (p *Park) Check(ctx context.Context) error { return p.store.Check(ctx) }
 
-// check makes sure, on first use, that Redis holds the layout that the topology
-// describes.
-func (p *Park) check(ctx context.Context) error {
-	if p.checked.Load() {
-		return nil
+// Arrive says what a consumer is to do with a message that has come, and notes down
+// that it was delivered: from then on it is too late to cancel it. A message that was
+// rescheduled while it was out of Redis' reach is parked again here, before Arrive tells
+// that it is to be dropped.
+//
+// Until Arrive has returned without an error the message must be neither handled nor
+// acknowledged. Calling it again is harmless.
+func (p *Park) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	arrival, err := p.store.Arrive(ctx, m)
+	if err != nil {
+		return message.Arrival{}, fmt.Errorf("arrival of message %s: %w", m.ID, err)
 	}
-	if err := checkLayout(ctx, p.config.Client, p.config.Topology, p.config.Owner); err != nil {
-		return err
+	return arrival, nil
+}
+
+// Handled notes down how far a consumer is with a message that it was told to handle by
+// [Park.Arrive], for [Park.Get]: one note for each queue, and eight in all. It is kept
+// for ParkConfig.Remember, from its retry on where there is to be one. A note of a queue
+// gives way to a later one, in whatever order they come. A message that is not known, or
+// not any more, is no error.
+func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
+	return p.store.Handled(ctx, m, h)
+}
+
+// Delay parks a message whose handling has failed, to come back to the queue
+// m.Journey.Queue after d, of at most message.MaxDelay. It goes into no lane: a bridge
+// publishes it to the retry exchange when it is due. Where the queue is gone by then,
+// or not bound there by its name, the message ends in the unrouted queue.
+//
+// It returns nil once Redis has the message. After an error nothing was stored, unless
+// ctx has ended: where an answer is missing, it asks again until then. It makes a
+// consumer.Delayer of the Park.
+func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) error {
+	if m.Journey.Queue == "" {
+		return fmt.Errorf("delay message %s: its Journey names no queue to come back to", m.ID)
 	}
-	p.checked.Store(true)
-	return nil
+	due := time.Now().Add(min(d, message.MaxDelay))
+	retry := m.Retry()
+	begin := store.Beginning{As: store.RetryKey(m.ID), Version: m.Journey.Version, Direct: true, Published: m.Journey.Published}
+	for least := time.Millisecond; ; {
+		wait := max(least, time.Until(due))
+		ticket, err := p.parkAs(ctx, &retry, message.After(wait), begin)
+		switch {
+		case errors.Is(err, ErrUnconfirmed) && ctx.Err() == nil:
+			pause(ctx, retryPause) // and again under the same key, under which it is parked once
+		case err != nil:
+			return err
+		case ticket.Parking == message.Overdue: // over before it was Redis' turn; nothing was stored
+			least *= 2
+		default:
+			return nil
+		}
+	}
+}
+
+// Audit compares the keys that describe what waits with each other, and returns a line for
+// each contradiction: a message that no key leads to, and so is never delivered, or an entry
+// that would take a later message with the same ID with it. Miscounts are the parts of the
+// schedule that have not as many entries as is said: a Redis that was killed in the middle of
+// a script may leave that behind, which makes counts wrong. Audit reads all that is stored,
+// key by key, so it tells the truth only while nothing is parked or promoted.
+func (p *Park) Audit(ctx context.Context) (faults, miscounts []string, err error) {
+	return p.store.Audit(ctx)
 }

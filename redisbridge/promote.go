@@ -10,13 +10,14 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // promote publishes one message, or puts it back for later. After an error
 // nothing was sent, and nothing else can be before another claim.
-func (s *shard) promote(ctx context.Context, m parked) error {
-	if s.now()-m.due() > backlogAge.Milliseconds() {
-		s.b.backlog.keep(ctx, s.n, m.due(), s.last.since.Add(s.b.config.Lease/3))
+func (s *shard) promote(ctx context.Context, m *store.Parked) error {
+	if s.now()-m.Due() > backlogAge.Milliseconds() {
+		s.b.backlog.keep(ctx, s.n, m.Due(), s.last.Since.Add(s.b.config.Lease/3))
 	} else {
 		s.b.backlog.done(s.n)
 	}
@@ -24,10 +25,10 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		return err
 	}
 	leads := s.leads
-	if m.direct() {
+	if m.Direct() {
 		leads = nil
 	}
-	p := planFor(leads, m.due(), m.promoteAt, s.now())
+	p := planFor(leads, m.Due(), m.PromoteAt, s.now())
 	if p.postponed > 0 {
 		s.putBack(m, p.postponed)
 		return nil
@@ -38,7 +39,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		headers = amqp.Table{}
 	}
 	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
-	if reason := s.poison.givenUp(m.key); reason != nil {
+	if reason := s.poison.givenUp(m.Key()); reason != nil {
 		p, waits = plan{}, false
 		out, path = quarantined(s.b.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
 	}
@@ -57,7 +58,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 		return nil
 	}
 	if p.lane > 0 && s.leadsToSilence(out) {
-		s.putBack(m, m.due()-ahead.Milliseconds())
+		s.putBack(m, m.Due()-ahead.Milliseconds())
 		return nil
 	}
 	target := targetOf(p, out)
@@ -74,16 +75,16 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	span := s.startPromoting(&out, path)
 	land := func(err error) {
 		endPromoting(span, err)
-		o := outcome{parked: m, path: path, err: err}
+		o := outcome{Parked: m, path: path, err: err}
 		switch {
 		case o.refused():
-			o.promoteAt = now + refusedPause.Milliseconds()
+			o.PromoteAt = now + refusedPause.Milliseconds()
 		case alone && broker.Objected(err):
-			wait, held := s.poison.count(m.key, err, broker.Unfit(err))
-			o.promoteAt = now + wait.Milliseconds()
-			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.id, "in", wait, "error", err)
+			wait, held := s.poison.count(m.Key(), err, broker.Unfit(err))
+			o.PromoteAt = now + wait.Milliseconds()
+			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.ID, "in", wait, "error", err)
 			if held {
-				s.b.conditions.begin(ConditionUnfit, fmt.Sprintf("message %q: %v", m.id, err), "id", m.id)
+				s.b.conditions.begin(ConditionUnfit, fmt.Sprintf("message %q: %v", m.ID, err), "id", m.ID)
 			}
 		}
 		s.inflight.complete(o)
@@ -99,7 +100,7 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 	if p.lane > 0 {
 		send = s.lane
 	}
-	err := s.publish(ctx, send, out, target, m.id, path, land)
+	err := s.publish(ctx, send, out, target, m.ID, path, land)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
 		s.inflight.cancel()
@@ -112,10 +113,10 @@ func (s *shard) promote(ctx context.Context, m parked) error {
 }
 
 // putBack has m return to the schedule for a promotion at that instant, Unix ms.
-func (s *shard) putBack(m parked, promoteAt int64) {
-	m.promoteAt = promoteAt
+func (s *shard) putBack(m *store.Parked, promoteAt int64) {
+	m.PromoteAt = promoteAt
 	s.inflight.add()
-	s.inflight.complete(outcome{parked: m, back: true})
+	s.inflight.complete(outcome{Parked: m, back: true})
 }
 
 var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
@@ -125,14 +126,14 @@ var errLeaseOver = errors.New("redisbridge: the lease may be over: this process,
 // a message that is late there holds all others up. So it sees to it that neither
 // Redis' clock nor the lease are those of before a pause, of this process too.
 func (s *shard) poise(ctx context.Context) error {
-	s.awaitRoom(ctx, s.last.since.Add(s.b.config.Lease/3))
+	s.awaitRoom(ctx, s.last.Since.Add(s.b.config.Lease/3))
 	if err := s.b.conn.Ready(ctx); err != nil {
 		return err
 	}
 	if err := s.readClock(ctx); err != nil {
 		return err
 	}
-	if time.Since(s.last.since) > s.b.config.Lease {
+	if time.Since(s.last.Since) > s.b.config.Lease {
 		return errLeaseOver
 	}
 	return nil
@@ -201,18 +202,18 @@ func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
 
 // publishDue publishes a message that has waited here until it is due, out of the loop, or
 // puts it back where its target has fallen silent.
-func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Target, m parked, path message.Path, land func(error)) {
+func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Target, m *store.Parked, path message.Path, land func(error)) {
 	silence, err := s.unanswered.AdmitUnlessSilent(ctx, t, broker.QueueBound)
 	switch {
 	case err != nil:
 		land(fmt.Errorf("%w: %w", broker.ErrNotSent, err))
 		return
 	case silence > 0:
-		m.promoteAt = m.due() + pauseAfter(silence).Milliseconds()
-		s.inflight.complete(outcome{parked: m, back: true})
+		m.PromoteAt = m.Due() + pauseAfter(silence).Milliseconds()
+		s.inflight.complete(outcome{Parked: m, back: true})
 		return
 	}
-	if err := s.publish(ctx, s.ready.Publish, out, t, m.id, path, land); err != nil {
+	if err := s.publish(ctx, s.ready.Publish, out, t, m.ID, path, land); err != nil {
 		land(err)
 	}
 }

@@ -2,12 +2,13 @@ package redisbridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // A bridge renews its entry in the register every attendEvery, and counts as
@@ -17,8 +18,6 @@ import (
 const (
 	attendEvery = 15 * time.Second
 	attendFor   = 40 * time.Second
-	// pingEvery is how soon a broken subscription is noticed, and renewed.
-	pingEvery = 30 * time.Second
 )
 
 // register knows which bridges are alive.
@@ -36,11 +35,11 @@ func newRegister(b *Bridge) *register {
 }
 
 // run ends with ErrForeign where a bridge of another installation has adopted the prefix.
-func (r *register) run(ctx context.Context, me Owner) error {
+func (r *register) run(ctx context.Context, me store.Owner) error {
 	defer r.leave()
 	for ctx.Err() == nil {
 		r.attend(ctx, attendFor)
-		if err := r.b.own(ctx, me, false); errors.Is(err, ErrForeign) {
+		if _, err := r.b.store.Own(ctx, me, false); errors.Is(err, ErrForeign) {
 			return err
 		}
 		r.await(ctx)
@@ -75,40 +74,34 @@ func (r *register) leave() {
 }
 
 func (r *register) attend(ctx context.Context, lifetime time.Duration) {
-	t, asked := r.b.config.Topology, time.Now()
-	answer, err := r.b.scripts.attend.Run(ctx, r.b.config.Client, []string{registerKey(t), reportsKey(t), layoutKey(t), lostKey(t)},
-		r.b.id, lifetime.Milliseconds(), wakeChannel(t), r.b.reporter.write(time.Now())).StringSlice()
-	if err != nil || len(answer) < registerHead {
+	asked := time.Now()
+	a, err := r.b.store.Attend(ctx, r.b.id, lifetime, r.b.reporter.write(time.Now()))
+	if err != nil {
 		return // those who claim notice, too, and say so; the last known register stays
 	}
 	r.b.heard.Store(time.Now().UnixNano())
-	entered, layout, loss, alive := answer[0] == "1", answer[1] == "1", answer[2], answer[registerHead:]
-	slices.Sort(alive)
 	r.mu.Lock()
 	expected := asked.Sub(r.attended) < attendFor
 	r.attended = asked
-	changed := !slices.Equal(alive, r.alive)
-	r.alive = alive
+	changed := !slices.Equal(a.Alive, r.alive)
+	r.alive = a.Alive
 	r.mu.Unlock()
 	switch {
 	case lifetime == 0:
 		return
-	case expected && !entered:
+	case expected && !a.Entered:
 		r.b.lost(ctx, "this bridge's entry in the register")
-	case !layout:
+	case !a.Layout:
 		r.b.lost(ctx, "the layout")
 	default:
-		r.b.sawLoss(loss)
+		r.b.sawLoss(a.Loss)
 	}
 	if changed {
-		r.b.log.Info("bridges alive", "bridges", alive)
+		r.b.log.Info("bridges alive", "bridges", a.Alive)
 		r.b.wakeShards()
 		signal(r.b.statusQueue.turn)
 	}
 }
-
-// registerHead is how many values of the answer of lua/attend.lua come before the IDs.
-const registerHead = 3
 
 // prefers reports whether a shard is to be this bridge's: the bridges divide
 // the shards evenly among them, each by the same rule.
@@ -128,39 +121,22 @@ func (r *register) first() bool {
 
 // listen wakes shards when Redis says that there is something to do earlier
 // than expected.
-func (b *Bridge) listen(ctx context.Context) error {
-	subscription := b.config.Client.Subscribe(ctx, wakeChannel(b.config.Topology))
-	defer func() { _ = subscription.Close() }()
-	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, ok := <-events:
-			if !ok {
-				return nil
-			}
-			b.hear(event)
-		}
-	}
-}
+func (b *Bridge) listen(ctx context.Context) { b.store.Listen(ctx, b.calls()) }
 
-func (b *Bridge) hear(event any) {
-	message, ok := event.(*redis.Message)
-	switch {
-	case !ok: // subscribed, perhaps again: whatever was said meanwhile is unheard
-		b.wakeShards()
-		signal(b.register.rush)
-	case b.backlog.hear(message.Payload):
-	case message.Payload == wakeAll:
-		signal(b.register.rush)
-	default:
-		signal(b.statusQueue.stirred)
-		for _, s := range b.shards {
-			if s.keys.number == message.Payload {
-				signal(s.woken)
+func (b *Bridge) calls() store.Calls {
+	return store.Calls{
+		Subscribed: func() {
+			b.wakeShards()
+			signal(b.register.rush)
+		},
+		Members: func() { signal(b.register.rush) },
+		Shard: func(shard int) {
+			signal(b.statusQueue.stirred)
+			if shard >= 0 && shard < len(b.shards) {
+				signal(b.shards[shard].woken)
 			}
-		}
+		},
+		Told: b.backlog.hear,
 	}
 }
 
@@ -175,5 +151,48 @@ func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// lost notes down in Redis, for all who look, that what this bridge had there is gone, and
+// puts the layout back. The first of several notes stays.
+func (b *Bridge) lost(ctx context.Context, what string) {
+	l := Loss{At: time.Now().UTC().Truncate(time.Millisecond), Bridge: b.id, What: what}
+	b.conditions.begin(ConditionRedisLost, l.String())
+	text, err := json.Marshal(l)
+	if err != nil {
+		return
+	}
+	if err := b.store.NoteLoss(ctx, string(text)); err != nil {
+		b.log.Warn("cannot note down in Redis what it has lost", "error", err)
+	}
+}
+
+// sawLoss takes what Redis says of losses: another bridge may have seen one.
+func (b *Bridge) sawLoss(text string) {
+	if text == "" {
+		b.conditions.end(ConditionRedisLost)
+		return
+	}
+	b.conditions.begin(ConditionRedisLost, lossOf(text).String())
+}
+
+// awaitOwner returns once the broker has said who it is, and the layout is its own.
+func (b *Bridge) awaitOwner(ctx context.Context) (store.Owner, error) {
+	cluster, vhost, err := b.conn.Server(ctx)
+	if err != nil {
+		return store.Owner{}, err // of the connection, which says so itself
+	}
+	me := store.Owner{Cluster: cluster, VHost: vhost}
+	for {
+		adopted, err := b.store.Own(ctx, me, b.config.Adopt)
+		if adopted != nil {
+			b.log.Warn("the messages of another installation are adopted", "from", adopted.String(), "by", me.String())
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrConfiguration) {
+			return me, err
+		}
+		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
+		pause(ctx, retryPause)
 	}
 }

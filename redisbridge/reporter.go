@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 const (
@@ -53,16 +54,16 @@ func (r *reporter) happened(change func()) {
 }
 
 // sees takes the answer to a claim.
-func (r *reporter) sees(shard int, c *claimed) {
-	owns := c.status == answerClaimed
+func (r *reporter) sees(shard int, c *store.Claimed) {
+	owns := c.Status == store.AnswerOwned
 	r.owns(shard, owns)
-	if !owns || len(c.messages) == 0 {
+	if !owns || len(c.Messages) == 0 {
 		return
 	}
 	r.happened(func() {
-		r.claimed += int64(len(c.messages))
-		for _, m := range c.messages {
-			r.promotion.add(c.now - m.promoteAt)
+		r.claimed += int64(len(c.Messages))
+		for _, m := range c.Messages {
+			r.promotion.add(c.Now - m.PromoteAt)
 		}
 	})
 }
@@ -83,10 +84,10 @@ func (r *reporter) settles(n int) {
 }
 
 // noting has land note down how late a message is that goes straight to the ready exchange.
-func (s *shard) noting(m parked, land func(error)) func(error) {
+func (s *shard) noting(m *store.Parked, land func(error)) func(error) {
 	return func(err error) {
-		if least, _, known := s.clock.bounds(time.Now()); known && err == nil {
-			s.b.reporter.happened(func() { s.b.reporter.ready.add(least - m.due()) })
+		if least, _, known := s.clock.Bounds(time.Now()); known && err == nil {
+			s.b.reporter.happened(func() { s.b.reporter.ready.add(least - m.Due()) })
 		}
 		land(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -54,13 +55,13 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 
 // outgoing is the message as plan p publishes it, with headers for its headers.
 // An undecodable envelope goes to quarantine as it is, and a retry back to its queue.
-func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
-	decoded, err := message.DecodeEnvelope(m.envelope(), m.id)
+func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
+	decoded, err := message.DecodeEnvelope(m.Envelope(), m.ID)
 	if err != nil {
 		return quarantined(t, m, err)
 	}
 	journey := message.Journey{
-		Published: instantOf(m.published()), Due: time.UnixMilli(m.due()), Path: message.PathParkedReady, Version: m.version(),
+		Published: store.InstantOf(m.Published()), Due: time.UnixMilli(m.Due()), Path: message.PathParkedReady, Version: m.Version(),
 	}
 	// Both exchanges return a message only where their alternate is missing.
 	out := broker.Outgoing{Exchange: t.ReadyExchangeOf(decoded.Entry), RoutingKey: decoded.RoutingKey, Mandatory: true}
@@ -83,9 +84,9 @@ func outgoing(t *topology.Topology, shard int, m parked, p plan, headers amqp.Ta
 
 // quarantined is a message that cannot go where it belongs, as it is stored: what is wrong
 // with its headers does no harm there.
-func quarantined(t *topology.Topology, m parked, reason error) (broker.Outgoing, message.Path) {
+func quarantined(t *topology.Topology, m *store.Parked, reason error) (broker.Outgoing, message.Path) {
 	return broker.Outgoing{
-		Exchange: t.Quarantine(), RoutingKey: m.id, Mandatory: true,
-		Publishing: message.Undecodable(m.id, []byte(m.record), reason),
+		Exchange: t.Quarantine(), RoutingKey: m.ID, Mandatory: true,
+		Publishing: message.Undecodable(m.ID, []byte(m.Record), reason),
 	}, message.PathQuarantine
 }

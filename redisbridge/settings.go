@@ -4,52 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/topology"
 )
-
-// Setting is one of a Redis server's on which it depends what an answer guarantees.
-type Setting struct {
-	Name, Want, Found string
-	// Otherwise is what happens where it is another one than Want.
-	Otherwise string
-}
-
-// Safe reports whether the setting is as it should be.
-func (s Setting) Safe() bool { return s.Found == s.Want }
-
-// Settings reads how Redis keeps data. Of several servers it returns the worst of each
-// setting. A server may forbid the question (CONFIG GET).
-func Settings(ctx context.Context, client redis.UniversalClient) ([]Setting, error) {
-	worst := []Setting{
-		{Name: "appendonly", Want: "yes", Otherwise: "parked messages are lost when Redis stops"},
-		{Name: "appendfsync", Want: "always", Otherwise: "messages parked in the last second can be lost when Redis crashes"},
-		{Name: "maxmemory-policy", Want: "noeviction", Otherwise: "a full Redis throws parked messages away"},
-	}
-	var mu sync.Mutex // servers are asked side by side
-	err := eachServer(ctx, client, func(ctx context.Context, server redis.UniversalClient) error {
-		for i := range worst {
-			found, err := server.ConfigGet(ctx, worst[i].Name).Result()
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			if s := &worst[i]; s.Found == "" || s.Safe() {
-				s.Found = found[s.Name]
-			}
-			mu.Unlock()
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, classify(err)
-	}
-	return worst, nil
-}
 
 // watchConditions looks at what nothing else tells of, at the start and every RepairEvery.
 func (b *Bridge) watchConditions(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 const (
@@ -35,6 +36,8 @@ const (
 	// readyChannels is how many channels a shard, and the intake, may have for what goes
 	// straight to the ready exchange: as many queues that answer nothing hold up no others.
 	readyChannels = 16
+	// claimMost is how many messages are claimed at once.
+	claimMost = 256
 	// refusedPause is how long a message waits that a queue has refused, and
 	// brokenPause, at most, one over which the broker has closed the channel;
 	// unfitPause, where it objects to the message itself.
@@ -49,7 +52,6 @@ const (
 type shard struct {
 	b        *Bridge
 	n        int
-	keys     shardKeys
 	lanes    map[string]*broker.Publisher // by exchange; each in due order
 	ready    *broker.Pool                 // for what goes straight to the ready exchange
 	leads    []time.Duration
@@ -63,16 +65,16 @@ type shard struct {
 	entering atomic.Int64  // messages on their way into a queue
 	entered  chan struct{} // one of them is there, or will never be
 
-	clock *serverClock
+	clock *store.Clock
 	read  time.Time // when clock was last read for its own sake
 
-	turn    int64         // see lua/claim.lua
+	turn    int64         // see store.Claim
 	highest int64         // turn that was answered: it never falls while Redis keeps its data
 	ahead   chan answered // the claim that is under way, or nil
 	catchUp catchUp
 	single  int                  // how many messages are still to be published one at a time
 	absent  map[string]time.Time // exchanges that the broker did not find, until when not to try them
-	last    claimed
+	last    store.Claimed
 
 	poison *poisonBackoff
 
@@ -81,9 +83,9 @@ type shard struct {
 
 func newShard(b *Bridge, n int) *shard {
 	return &shard{
-		b: b, n: n, keys: keysOf(b.config.Topology, n), lanes: map[string]*broker.Publisher{},
+		b: b, n: n, lanes: map[string]*broker.Publisher{},
 		ready: broker.NewPool(b.conn, readyChannels), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), inflight: newInflight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: newServerClock(), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
+		entered: make(chan struct{}, 1), clock: b.store.Clock(n), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
 	}
 }
 
@@ -154,41 +156,41 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	s.b.reporter.sees(s.n, &c)
-	s.health.own(c.status == answerClaimed, c.expired)
-	if c.status != answerClaimed {
+	s.health.own(c.Status == store.AnswerOwned, c.Expired)
+	if c.Status != store.AnswerOwned {
 		s.b.backlog.done(s.n)
 		return s.standBy(&c), nil
 	}
-	if c.turn <= s.highest {
-		s.b.lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.turn, s.highest))
+	if c.Turn <= s.highest {
+		s.b.lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.Turn, s.highest))
 	}
-	s.turn, s.highest, s.last = c.turn, c.turn, c
-	s.catchUp.held = c.held
-	full := len(c.messages) > 0 && len(c.messages) == c.room
-	if full && !c.asked && s.single == 0 {
+	s.turn, s.highest, s.last = c.Turn, c.Turn, c
+	s.catchUp.held = c.Held
+	full := len(c.Messages) > 0 && len(c.Messages) == c.Room
+	if full && !c.Asked && s.single == 0 {
 		s.claimAhead(ctx)
 	}
-	if len(c.messages) == 0 {
+	if len(c.Messages) == 0 {
 		s.b.backlog.done(s.n)
 	}
-	for _, m := range c.messages {
-		s.b.config.Observe(StepClaimed, m.id, "")
+	for _, m := range c.Messages {
+		s.b.config.Observe(StepClaimed, m.ID, "")
 	}
-	for i, m := range c.messages {
+	for i, m := range c.Messages {
 		if err := s.promote(ctx, m); err != nil {
-			s.giveBack(c.messages[i:], err)
+			s.giveBack(c.Messages[i:], err)
 			break
 		}
 	}
-	s.single = max(0, s.single-len(c.messages))
+	s.single = max(0, s.single-len(c.Messages))
 
 	switch {
-	case c.asked && !s.b.register.prefers(s.n):
+	case c.Asked && !s.b.register.prefers(s.n):
 		return 0, s.handOver(ctx)
-	case len(c.messages) == 0 && s.inflight.count() == 0 && c.inHand > 0:
+	case len(c.Messages) == 0 && s.inflight.count() == 0 && c.InFlight > 0:
 		s.turn = -1 // claimed by no live bridge: have them returned
 		return 0, nil
-	case c.room == 0:
+	case c.Room == 0:
 		s.inflight.landed(ctx, s.b.config.Lease/2)
 		return 0, nil
 	case full:
@@ -198,8 +200,8 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	sleep := maxSleep
-	if c.next >= 0 {
-		sleep = time.Duration(c.next-s.now()) * time.Millisecond
+	if c.Next >= 0 {
+		sleep = time.Duration(c.Next-s.now()) * time.Millisecond
 	}
 	if s.inflight.count() > 0 {
 		sleep = min(sleep, s.b.config.Lease/2)
@@ -211,11 +213,11 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 
 // nextClaim returns the claim that is under way, or makes one. Without room it
 // still renews the lease.
-func (s *shard) nextClaim(ctx context.Context) (claimed, error) {
+func (s *shard) nextClaim(ctx context.Context) (store.Claimed, error) {
 	if s.ahead != nil {
 		answer := <-s.ahead
 		s.ahead = nil
-		return answer.claimed, answer.err
+		return answer.Claimed, answer.err
 	}
 	return s.claim(ctx, s.room(), s.catchUp.step(time.Now()))
 }
@@ -225,7 +227,7 @@ func (s *shard) nextClaim(ctx context.Context) (claimed, error) {
 func (s *shard) claimAhead(ctx context.Context) {
 	ahead := make(chan answered, 1)
 	s.ahead = ahead
-	room, step := max(0, s.room()-len(s.last.messages)), s.catchUp.step(time.Now())
+	room, step := max(0, s.room()-len(s.last.Messages)), s.catchUp.step(time.Now())
 	go func() {
 		c, err := s.claim(ctx, room, step)
 		ahead <- answered{c, err}
@@ -233,7 +235,7 @@ func (s *shard) claimAhead(ctx context.Context) {
 }
 
 type answered struct {
-	claimed
+	store.Claimed
 	err error
 }
 
@@ -257,28 +259,28 @@ func (s *shard) discardAhead() {
 	}
 	answer := <-s.ahead
 	s.ahead = nil
-	if answer.err == nil && answer.status == answerClaimed {
-		s.turn = answer.turn
-		s.giveBack(answer.messages, nil)
+	if answer.err == nil && answer.Status == store.AnswerOwned {
+		s.turn = answer.Turn
+		s.giveBack(answer.Messages, nil)
 	}
 }
 
 // giveBack has messages return to the schedule that were claimed in vain.
-func (s *shard) giveBack(messages []parked, err error) {
+func (s *shard) giveBack(messages []*store.Parked, err error) {
 	for _, m := range messages {
 		s.inflight.add()
-		s.inflight.complete(outcome{parked: m, back: true, err: err})
+		s.inflight.complete(outcome{Parked: m, back: true, err: err})
 	}
 }
 
 // standBy says how long a shard of another bridge needs no look.
-func (s *shard) standBy(c *claimed) time.Duration {
+func (s *shard) standBy(c *store.Claimed) time.Duration {
 	s.turn = 0
-	if c.next < 0 {
+	if c.Next < 0 {
 		return maxSleep
 	}
-	until := time.Duration(c.next-c.now) * time.Millisecond
-	if c.status == answerIdle {
+	until := time.Duration(c.Next-c.Now) * time.Millisecond
+	if c.Status == store.AnswerIdle {
 		until += standbyGrace
 	}
 	return until + time.Millisecond
@@ -339,4 +341,50 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 		s.single = claimMost // to find the message to which the broker objects
 	}
 	return fault
+}
+
+// claim claims up to room messages. Of those that are late to be promoted, and not overdue,
+// it goes no more than step beyond the earliest.
+func (s *shard) claim(ctx context.Context, room int, step time.Duration) (store.Claimed, error) {
+	c, err := s.b.store.Claim(ctx, s.n, store.Claim{
+		Bridge: s.b.id, Preferred: s.b.register.prefers(s.n), Lease: s.b.config.Lease, Grace: standbyGrace,
+		Turn: s.turn, Room: room, Step: step,
+	})
+	if err == nil {
+		s.b.heard.Store(time.Now().UnixNano())
+	}
+	return c, err
+}
+
+// clockEvery is how often, at most, Redis is asked for its clock alone. Most answers
+// wait for the disk, or for what Redis is about; now and then one does not.
+const clockEvery = 100 * time.Millisecond
+
+// readClock asks Redis for its clock where the answers of late do not tell the
+// millisecond: by how much they leave it open, messages are late.
+func (s *shard) readClock(ctx context.Context) error {
+	for range 3 {
+		asked := time.Now()
+		least, most, known := s.clock.Bounds(asked)
+		if known && (most == least || asked.Sub(s.read) < clockEvery) {
+			return nil
+		}
+		s.read = asked
+		if err := s.b.store.ReadClock(ctx, s.n); err != nil {
+			return fmt.Errorf("read the clock of shard %d: %w", s.n, err)
+		}
+	}
+	return nil
+}
+
+// now returns what Redis' clock shows at least, in Unix ms.
+func (s *shard) now() int64 {
+	least, _, _ := s.clock.Bounds(time.Now())
+	return max(least, s.last.Now)
+}
+
+// yield gives the shard up.
+func (s *shard) yield(ctx context.Context) error {
+	s.b.reporter.owns(s.n, false)
+	return s.b.store.Yield(ctx, s.n, s.b.id)
 }

@@ -89,7 +89,7 @@ func (d *statusQueue) look(ctx context.Context) {
 	every := d.b.config.ShowEvery
 	bounded, cancel := context.WithTimeout(ctx, max(every, time.Second))
 	defer cancel()
-	counted, err := d.b.park.counted(bounded)
+	counted, err := d.b.store.RunningCounts(bounded)
 	if err == nil && (counted != d.counted || time.Now().After(d.holds)) {
 		err = d.glance(bounded, counted)
 	}

@@ -11,17 +11,18 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 const tracedAs = "redisbridge"
 
-// parkTraced is parkNow within a span.
+// parkTraced parks within a span.
 func (p *Park) parkTraced(
-	ctx context.Context, step tracing.Step, key string, m *message.Message, w message.When, begin beginning,
+	ctx context.Context, step tracing.Step, m *message.Message, w message.When, begin store.Beginning,
 ) (message.Ticket, error) {
 	step.Name = tracing.Park
 	ctx, span := p.tracer.Start(ctx, step, m)
-	ticket, err := p.parkNow(ctx, key, m, w, begin)
+	ticket, err := p.store.Park(ctx, m, w, begin)
 	if err == nil {
 		span.SetAttributes(
 			semconv.DBSystemNameRedis, tracing.Outcome.String(parkingText(ticket.Parking)),
@@ -39,26 +40,17 @@ func (p *Park) parkHere() tracing.Step {
 
 // parkEntry parks a message of the inbox, within a span of its publisher's trace where it
 // carries that of one which is sampled.
-func (b *Bridge) parkEntry(ctx context.Context, key string, m *message.Message, w message.When, begin beginning) (message.Ticket, error) {
+func (b *Bridge) parkEntry(ctx context.Context, m *message.Message, w message.When, begin store.Beginning) (message.Ticket, error) {
 	if b.tracer != nil {
 		if origin := tracing.Origin(m.Headers); origin.IsSampled() {
 			step := tracing.Step{
 				Kind: trace.SpanKindConsumer, Type: semconv.MessagingOperationTypeProcess,
 				Destination: b.config.Topology.Inbox(), Parent: origin,
 			}
-			return b.park.parkTraced(ctx, step, key, m, w, begin)
+			return b.park.parkTraced(ctx, step, m, w, begin)
 		}
 	}
-	return b.park.parkNow(ctx, key, m, w, begin)
-}
-
-// traces is 1 where the scripts are to return envelopes, which have the context of their
-// publisher, and 0 if there is no tracer.
-func (p *Park) traces() int {
-	if p.tracer == nil {
-		return 0
-	}
-	return 1
+	return b.park.store.Park(ctx, m, w, begin)
 }
 
 // traceChange notes down the span of what was done to a message, once it is known which

@@ -170,7 +170,7 @@ func (i *injection) stepClock() error {
 }
 
 // mostStep is by how much the clock of Redis may be wrong. By five seconds it would tell two
-// messages with one ID apart wrongly (redisbridge/lua/lib.lua, clocks_ms).
+// messages with one ID apart wrongly (redisbridge/internal/store/lua/lib.lua, clocks_ms).
 const mostStep = 3 * time.Second
 
 // replica starts another server, which has all that Redis has.

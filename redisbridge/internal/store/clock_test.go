@@ -1,4 +1,4 @@
-package redisbridge_test
+package store_test
 
 import (
 	"testing"
@@ -6,15 +6,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // However long the questions and the answers take, and however the clocks part
 // as they may: Redis' clock is where the bounds say, or messages would be early.
-func TestServerClockIsWithinItsBounds(t *testing.T) {
+func TestClockIsWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		clock := redisbridge.NewServerClock()
+		clock := store.NewClock()
 		began := time.Now()
 		serverBegan := time.UnixMicro(rapid.Int64Range(1e15, 2e15).Draw(t, "server's clock"))
 		rate := 1 + rapid.Float64Range(-400e-6, 400e-6).Draw(t, "drift")
@@ -52,9 +52,9 @@ func TestServerClockIsWithinItsBounds(t *testing.T) {
 	})
 }
 
-func TestServerClockIsAsGoodAsItsBestSample(t *testing.T) {
+func TestClockIsAsGoodAsItsBestSample(t *testing.T) {
 	t.Parallel()
-	clock, now := redisbridge.NewServerClock(), time.Now()
+	clock, now := store.NewClock(), time.Now()
 	server := time.UnixMilli(1_700_000_000_000)
 	sample := func(there, back time.Duration) {
 		clock.Learn(now, now.Add(there+back), server.Add(there).UnixMicro())
@@ -69,9 +69,9 @@ func TestServerClockIsAsGoodAsItsBestSample(t *testing.T) {
 }
 
 // What a good answer has told is worth less only by what the clocks may have parted since.
-func TestServerClockForgetsSlowly(t *testing.T) {
+func TestClockForgetsSlowly(t *testing.T) {
 	t.Parallel()
-	clock, now := redisbridge.NewServerClock(), time.Now()
+	clock, now := store.NewClock(), time.Now()
 	server := time.UnixMilli(1_700_000_000_000)
 	clock.Learn(now, now.Add(100*time.Microsecond), server.UnixMicro())
 	for range 40 {
@@ -85,10 +85,10 @@ func TestServerClockForgetsSlowly(t *testing.T) {
 }
 
 // A clock that is set is believed at once.
-func TestServerClockThatIsSet(t *testing.T) {
+func TestClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, -5 * time.Millisecond, 5 * time.Millisecond, time.Hour} {
-		clock, now := redisbridge.NewServerClock(), time.Now()
+		clock, now := store.NewClock(), time.Now()
 		server := time.UnixMilli(1_700_000_000_000)
 		clock.Learn(now, now.Add(time.Millisecond), server.UnixMicro())
 		server = server.Add(step)

@@ -1,15 +1,78 @@
-package redisbridge
+package store
 
 import (
 	"container/heap"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/delaybridge/delaybridge/message"
 )
+
+// A ListFilter says what [Store.List] is to list. It may list more than that.
+type ListFilter struct {
+	From, Until time.Time // of due times; zero is no bound
+	IDPrefix    string
+	In          Where // Anywhere, or one place
+}
+
+// List calls yield for the messages that wait in Redis or in a lane, in the order in which
+// they are due, until it returns false. redisbridge.Park.List says the rest.
+func (s *Store) List(ctx context.Context, f ListFilter, yield func(*Found) bool) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	var heads []*shardHead
+	for n := range s.keys {
+		head := &shardHead{list: newShardList(s, n, f)}
+		there, err := head.next(ctx)
+		if err != nil {
+			return err
+		}
+		if there {
+			heads = append(heads, head)
+		}
+	}
+	for len(heads) > 0 {
+		first := 0
+		for i, head := range heads {
+			if isBefore(head.item, heads[first].item) {
+				first = i
+			}
+		}
+		if !yield(&heads[first].item.Found) {
+			return nil
+		}
+		there, err := heads[first].next(ctx)
+		if err != nil {
+			return err
+		}
+		if !there {
+			heads = slices.Delete(heads, first, first+1)
+		}
+	}
+	return nil
+}
+
+// shardHead is the next item of a shard's list.
+type shardHead struct {
+	list *shardList
+	item item
+}
+
+// next moves on to the next item, and returns false at the end.
+func (h *shardHead) next(ctx context.Context) (there bool, err error) {
+	h.item, there, err = h.list.next(ctx)
+	return there, err
+}
+
+// isBefore orders items by due time, and then by ID.
+func isBefore(a, b item) bool {
+	return a.Due() < b.Due() || a.Due() == b.Due() && a.key < b.key
+}
 
 const (
 	// Of each page: the most IDs that a script looks at, and the most bytes of records,
@@ -40,11 +103,9 @@ type source struct {
 	late   int64 // of what is kept: scores are so much after the due time, ms
 }
 
-// An item is an entry on its way into the list.
+// An item is a message on its way into the list.
 type item struct {
-	MessageState
-	key    string
-	due    int64 // Unix ms
+	Found
 	moveAt int64 // it may be met again, in another source, from then on
 }
 
@@ -54,9 +115,9 @@ type item struct {
 // time it reads the parts first, then what is claimed, and then what is kept: a message
 // may be met twice, but is not overlooked.
 type shardList struct {
-	park     *Park
+	store    *Store
 	shard    int
-	filter   Filter
+	filter   ListFilter
 	from, to int64 // of due times, Unix ms
 	now      int64 // Redis' clock, as last read
 
@@ -71,8 +132,8 @@ type shardList struct {
 	seen     map[string]struct{} // items of that time that may be met again
 }
 
-func newShardList(p *Park, shard int, f Filter) *shardList {
-	l := &shardList{park: p, shard: shard, filter: f, to: never, position: math.MinInt64, seen: map[string]struct{}{}}
+func newShardList(s *Store, shard int, f ListFilter) *shardList {
+	l := &shardList{store: s, shard: shard, filter: f, to: never, position: math.MinInt64, seen: map[string]struct{}{}}
 	if !f.From.IsZero() {
 		l.from = max(0, f.From.UnixMilli())
 	}
@@ -91,10 +152,10 @@ func (l *shardList) next(ctx context.Context) (item, bool, error) {
 		l.begun = true
 	}
 	for {
-		part, claimed, kept := first(l.parts), l.claimedBound(), first(l.kept)
+		part, claimed, kept := furthest(l.parts), l.claimedBound(), furthest(l.kept)
 		bound := min(part.bound, claimed, kept.bound)
-		if len(l.found) > 0 && l.found[0].due <= bound {
-			if l.found[0].due >= l.to {
+		if len(l.found) > 0 && l.found[0].Due() <= bound {
+			if l.found[0].Due() >= l.to {
 				return item{}, false, nil
 			}
 			if one := heap.Pop(&l.found).(item); l.isNew(one) {
@@ -120,8 +181,8 @@ func (l *shardList) next(ctx context.Context) (item, bool, error) {
 	}
 }
 
-// first returns the source that is the furthest behind.
-func first(sources []*source) *source {
+// furthest returns the source that is the furthest behind.
+func furthest(sources []*source) *source {
 	found := &source{bound: never}
 	for _, s := range sources {
 		if s.bound < found.bound {
@@ -132,17 +193,17 @@ func first(sources []*source) *source {
 }
 
 func (l *shardList) begin(ctx context.Context) error {
-	k := l.park.keys[l.shard]
-	us, err := l.park.scripts.clock.Run(ctx, l.park.config.Client, []string{k.state}).Int64()
+	k := l.store.keys[l.shard]
+	us, err := l.store.scripts.clock.Run(ctx, l.store.config.Client, []string{k.state}).Int64()
 	if err != nil {
-		return classify(err)
+		return Classify(err)
 	}
-	names, err := l.park.config.Client.SMembers(ctx, k.schedule).Result()
+	names, err := l.store.config.Client.SMembers(ctx, k.schedule).Result()
 	if err != nil {
-		return classify(err)
+		return Classify(err)
 	}
 	l.now = us / 1000
-	for _, lead := range l.park.config.Topology.Leads() {
+	for _, lead := range l.store.config.Topology.Leads() {
 		l.longest = max(l.longest, lead.Milliseconds())
 	}
 	for _, name := range names {
@@ -153,7 +214,7 @@ func (l *shardList) begin(ctx context.Context) error {
 		l.parts = append(l.parts, &source{name: name, lead: lead})
 		l.longest = max(l.longest, lead)
 	}
-	if !l.wants(StateParked) {
+	if !l.wants(Scheduled) {
 		l.parts = nil
 	}
 	for _, s := range l.parts {
@@ -165,11 +226,11 @@ func (l *shardList) begin(ctx context.Context) error {
 		s.bucket, s.score, s.bound = at/bucketMS, exactly(at%bucketMS), l.from
 	}
 	l.claimedTo = l.from
-	if !l.wants(StateInLane) {
+	if !l.wants(Kept) {
 		return nil
 	}
 	// What is kept is scored by its due time, if it is kept for no other reason.
-	for _, late := range []int64{0, l.park.config.Tombstones.Milliseconds()} {
+	for _, late := range []int64{0, l.store.config.Tombstones.Milliseconds()} {
 		start := max(l.from, l.now)
 		l.kept = append(l.kept, &source{name: sourceKept, late: late, score: exactly(start + late), bound: start})
 	}
@@ -180,7 +241,7 @@ func (l *shardList) begin(ctx context.Context) error {
 // kept. Where an ID is remembered for a window, a score may be the end of that, and says
 // nothing of the due time.
 func (l *shardList) keptBound(s *source, score float64) int64 {
-	if score <= float64(l.now+l.park.config.Window.Milliseconds()) {
+	if score <= float64(l.now+l.store.config.Window.Milliseconds()) {
 		return s.bound
 	}
 	return max(s.bound, int64(score)-s.late)
@@ -189,7 +250,7 @@ func (l *shardList) keptBound(s *source, score float64) int64 {
 // claimedBound returns before when nothing is due that is claimed and has not been read.
 // Nothing is claimed before the instant of its promotion.
 func (l *shardList) claimedBound() int64 {
-	if !l.wants(StatePromoting) || l.claimedTo > l.now+l.longest {
+	if !l.wants(InFlight) || l.claimedTo > l.now+l.longest {
 		return never
 	}
 	return l.claimedTo
@@ -206,26 +267,26 @@ func (l *shardList) readClaimed(ctx context.Context, until int64) error {
 	return nil
 }
 
-func (l *shardList) wants(s State) bool { return l.filter.State == "" || l.filter.State == s }
+func (l *shardList) wants(w Where) bool { return l.filter.In == Anywhere || l.filter.In == w }
 
 // read reads a page of a source, up to messages that are due at an instant.
 func (l *shardList) read(ctx context.Context, s *source, until int64) error {
-	k := l.park.keys[l.shard]
+	k := l.store.keys[l.shard]
 	stop := math.Inf(1)
 	if s.name == sourceKept && until < never {
-		stop = float64(max(until+s.late, l.now+l.park.config.Window.Milliseconds()+1))
+		stop = float64(max(until+s.late, l.now+l.store.config.Window.Milliseconds()+1))
 	}
-	answer, err := l.park.scripts.list.Run(ctx, l.park.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
-		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + message.PeekBytes}, l.park.leads...)...).Slice()
+	answer, err := l.store.scripts.list.Run(ctx, l.store.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
+		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + message.PeekBytes}, l.store.leads...)...).Slice()
 	if err != nil {
-		return classify(err)
+		return Classify(err)
 	}
 	r := reply{rest: answer}
 	now, more := r.int(), r.int() == 1
 	s.bucket, s.score, s.id = r.int(), r.string(), r.string()
 	l.now = max(l.now, now)
 	for len(r.rest) > 0 && r.err == nil {
-		l.take(s, until, r.string(), r.int(), r.int(), record(r.string()))
+		l.take(s, until, r.string(), r.int(), r.int(), Record(r.string()))
 	}
 	if r.err != nil {
 		return r.err
@@ -255,25 +316,22 @@ func (l *shardList) advance(s *source) error {
 }
 
 // take adds a message to what was found.
-func (l *shardList) take(s *source, until int64, key string, at, bytes int64, stored record) {
-	if !stored.whole() {
+func (l *shardList) take(s *source, until int64, key string, at, bytes int64, stored Record) {
+	if !stored.Whole() {
 		return
 	}
-	one := item{MessageState: l.park.entry(l.shard, key, stored), key: key, due: stored.due()}
-	one.Bytes = int(bytes)
+	one := item{Found: Found{Record: stored, ID: idOf(key), Shard: l.shard, Bytes: int(bytes), PromoteAt: at, key: key}}
 	switch s.name {
 	case sourceClaimed:
-		if one.due < max(l.claimedTo, l.position) || one.due > until {
+		if due := stored.Due(); due < max(l.claimedTo, l.position) || due > until {
 			return // it has been met, or will be
 		}
-		one.State = StatePromoting
-		l.park.promoted(&one.MessageState, stored, at)
+		one.In = InFlight
 	case sourceKept:
-		if (one.Version > 0) != (s.late > 0) {
+		if (stored.Version() > 0) != (s.late > 0) {
 			return // it is the other source's
 		}
-		l.park.promoted(&one.MessageState, stored, at)
-		one.State, one.PromoteAt = StateInLane, time.Time{}
+		one.In = Kept
 	default:
 		if l.isStale(s, at, stored) {
 			return
@@ -281,26 +339,25 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 		if s.lead > 0 { // otherwise there may be a stale entry, too
 			one.moveAt = at
 		}
-		l.park.promoted(&one.MessageState, stored, at)
+		one.In = Scheduled
 	}
-	one.Message, one.Unreadable = message.PeekEnvelope(stored.envelope(), one.ID)
 	heap.Push(&l.found, one)
 }
 
 // isStale reports whether the message has its own entry elsewhere in the schedule. A
 // crash of Redis in the middle of a script may leave such an entry (lua/lib.lua), or give
 // another score to the right one, in whose bucket it is.
-func (l *shardList) isStale(s *source, at int64, stored record) bool {
-	return s.lead > 0 && (stored.due()-s.lead)/bucketMS != at/bucketMS
+func (l *shardList) isStale(s *source, at int64, stored Record) bool {
+	return s.lead > 0 && (stored.Due()-s.lead)/bucketMS != at/bucketMS
 }
 
 // isNew reports whether an item was not met before. All of those that are due at one
 // time come one after another; which of them will stay where they are need not be kept
 // in mind, since there may be very many.
 func (l *shardList) isNew(one item) bool {
-	if one.due != l.position {
+	if one.Due() != l.position {
 		clear(l.seen)
-		l.position = one.due
+		l.position = one.Due()
 	}
 	if _, before := l.seen[one.key]; before {
 		return false

@@ -2,14 +2,12 @@ package redisbridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // Outcome is what cancelling or rescheduling a message came to.
@@ -47,20 +45,11 @@ type Change struct {
 	Until time.Time
 }
 
-// changeOf reads what the scripts return, whose codes are those of outcomes, and the
-// envelope where that is with it.
-func changeOf(answer []any) (_ Change, envelope string, _ error) {
-	r := reply{rest: answer}
-	code, at, due, messages, until := r.int(), r.int(), r.int(), r.int(), r.int()
-	outcomes := map[int64]Outcome{1: OutcomeDone, 2: OutcomeCancelledBefore, 3: OutcomeDelivered, 4: OutcomeRecorded}
-	outcome, known := outcomes[code]
-	if !known {
-		r.fail("outcome %d has no meaning", code)
+func changeOf(c store.Change) Change {
+	outcomes := map[store.Outcome]Outcome{
+		store.Done: OutcomeDone, store.CancelledBefore: OutcomeCancelledBefore, store.WasDelivered: OutcomeDelivered, store.Recorded: OutcomeRecorded,
 	}
-	if len(r.rest) > 0 {
-		envelope = r.string()
-	}
-	return Change{Outcome: outcome, At: instantOf(at), Due: instantOf(due), Messages: int(messages), Until: instantOf(until)}, envelope, r.err
+	return Change{Outcome: outcomes[c.Outcome], At: c.At, Due: c.Due, Messages: c.Messages, Until: c.Until}
 }
 
 // Cancel sees to it that the messages with an ID have no effect, and says truthfully
@@ -73,11 +62,8 @@ func changeOf(answer []any) (_ Change, envelope string, _ error) {
 // After an error that wraps ErrUnconfirmed the outcome is unknown; calling it again is
 // harmless.
 func (p *Park) Cancel(ctx context.Context, id string) (Change, error) {
-	change, err := p.change(ctx, tracing.Cancel, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
-		tiers := p.config.Topology.Tiers()
-		unknown := p.config.Tombstones + tiers[len(tiers)-1].TTL
-		return p.scripts.cancel, []string{k.schedule, k.claimed, k.envelopes, k.kept},
-			append([]any{key, p.config.Tombstones.Milliseconds(), unknown.Milliseconds(), p.traces()}, p.leads...)
+	change, err := p.change(ctx, tracing.Cancel, id, func() (store.Change, error) {
+		return p.store.Cancel(ctx, p.entryName, id, p.tracer != nil)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("cancel message %s: %w", id, err)
@@ -99,16 +85,8 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 	if err := w.Validate(time.Now()); err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w: %w", id, ErrInvalid, err)
 	}
-	relative, ms := 0, int64(0)
-	if delay, ok := w.Relative(); ok {
-		relative, ms = 1, delay.Milliseconds()
-	} else {
-		instant, _ := w.Instant()
-		ms = max(0, instant.UnixMilli())
-	}
-	change, err := p.change(ctx, tracing.Reschedule, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
-		return p.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept},
-			append([]any{wakeChannel(p.config.Topology), k.number, key, relative, ms, p.config.Tombstones.Milliseconds(), p.traces()}, p.leads...)
+	change, err := p.change(ctx, tracing.Reschedule, id, func() (store.Change, error) {
+		return p.store.Reschedule(ctx, p.entryName, id, w, p.tracer != nil)
 	})
 	if err != nil {
 		return Change{}, fmt.Errorf("reschedule message %s: %w", id, err)
@@ -116,38 +94,14 @@ func (p *Park) Reschedule(ctx context.Context, id string, w message.When) (Chang
 	return change, nil
 }
 
-// changeCall returns the script that changes what is known of an ID, and what it takes.
-type changeCall func(_ shardKeys, key string) (*redis.Script, []string, []any)
-
-// change runs a script, and records a span of that name if there is a tracer.
-func (p *Park) change(ctx context.Context, step, id string, call changeCall) (Change, error) {
-	if p.tracer == nil {
-		change, _, err := p.changeNow(ctx, id, call)
-		return change, err
-	}
+// change changes what is known of an ID, and records a span of that name if there is a
+// tracer.
+func (p *Park) change(ctx context.Context, step, id string, do func() (store.Change, error)) (Change, error) {
 	began := time.Now()
-	change, envelope, err := p.changeNow(ctx, id, call)
-	p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, envelope, change, err)
+	changed, err := do()
+	change := changeOf(changed)
+	if p.tracer != nil {
+		p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, changed.Envelope, change, err)
+	}
 	return change, err
-}
-
-func (p *Park) changeNow(ctx context.Context, id string, call changeCall) (_ Change, envelope string, _ error) {
-	if err := checkID(id); err != nil {
-		return Change{}, "", err
-	}
-	if err := p.check(ctx); err != nil {
-		return Change{}, "", err
-	}
-	key := keyOf(p.entryName, id)
-	shard, _ := locate(key, len(p.keys))
-	script, keys, args := call(p.keys[shard], key)
-	answer, err := script.Run(ctx, p.config.Client, keys, args...).Slice()
-	if err != nil {
-		return Change{}, "", classify(err)
-	}
-	change, envelope, err := changeOf(answer)
-	if err != nil {
-		return Change{}, "", errors.Join(ErrUnconfirmed, err)
-	}
-	return change, envelope, nil
 }

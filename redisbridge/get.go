@@ -2,13 +2,11 @@ package redisbridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -95,115 +93,57 @@ func (p *Park) Get(ctx context.Context, id string) (MessageState, error) {
 // GetAll returns what Redis knows of all messages with an ID: the first one, and those with
 // other content. None is no error.
 func (p *Park) GetAll(ctx context.Context, id string) ([]MessageState, error) {
-	all, err := p.look(ctx, id)
+	found, err := p.store.Look(ctx, p.entryName, id)
 	if err != nil {
 		return nil, fmt.Errorf("look up message %s: %w", id, err)
+	}
+	all := make([]MessageState, len(found))
+	for i := range found {
+		all[i] = p.stateOf(&found[i])
+		all[i].Messages = len(all)
+		if found[i].In != store.Anywhere {
+			all[i].Message, all[i].Unreadable = message.DecodeEnvelope(found[i].Envelope(), found[i].ID)
+		}
 	}
 	return all, nil
 }
 
-func (p *Park) look(ctx context.Context, id string) (all []MessageState, err error) {
-	if err := checkID(id); err != nil {
-		return nil, err
-	}
-	if err := p.check(ctx); err != nil {
-		return nil, err
-	}
-	first := keyOf(p.entryName, id)
-	shard, _ := locate(first, len(p.keys))
-	k := p.keys[shard]
-	answer, err := p.scripts.look.Run(ctx, p.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, p.leads...)...).Slice()
-	if err != nil {
-		return nil, classify(err)
-	}
-	r := reply{rest: answer}
-	now := r.int()
-	for len(r.rest) > 0 && r.err == nil {
-		key, stored, claimed, kept, at := r.string(), record(r.string()), r.string(), r.string(), r.int()
-		if r.err != nil {
-			break
-		}
-		if !stored.whole() {
-			return nil, errors.New("its record is cut off")
-		}
-		e, err := p.found(shard, key, stored, now, claimed, kept, at)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, e)
-	}
-	for i := range all {
-		all[i].Messages = len(all)
-	}
-	return all, r.err
-}
-
-// found is what a record says, and its scores in what is claimed and kept. at is its instant
-// of promotion, Unix ms, if it is parked.
-func (p *Park) found(shard int, key string, stored record, now int64, claimed, kept string, at int64) (MessageState, error) {
-	e := p.entry(shard, key, stored)
-	e.Bytes = len(stored)
-	if stored.state() != stateWaiting {
-		return e, nil
-	}
-	switch {
-	case kept != "" && stored.due() <= now:
-		e.State = StateDue
-	case kept != "":
-		e.State = StateInLane
-	case claimed != "":
-		score, err := strconv.ParseFloat(claimed, 64)
-		if err != nil {
-			return MessageState{}, err
-		}
-		e.State, at = StatePromoting, int64(math.Floor(score))
-	}
-	p.promoted(&e, stored, at)
-	if e.State == StateDue || e.State == StateInLane {
-		e.PromoteAt = time.Time{}
-	}
-	e.Message, e.Unreadable = message.DecodeEnvelope(stored.envelope(), e.ID)
-	return e, nil
-}
-
-// checkID rejects what cannot be a message's ID.
-func checkID(id string) error {
-	if id == "" || len(id) > message.MaxIDBytes {
-		return fmt.Errorf("%w: an ID of %d bytes; use 1 to %d", ErrInvalid, len(id), message.MaxIDBytes)
-	}
-	return nil
-}
-
-// entry is what a record says by itself: where it waits, it is taken for parked.
-func (p *Park) entry(shard int, key string, r record) MessageState {
+// stateOf is what Redis says of a message, without the message itself.
+func (p *Park) stateOf(f *store.Found) MessageState {
 	e := MessageState{
-		ID: idOf(key), Shard: shard, Version: r.version(),
-		Due: instantOf(r.due()), Published: instantOf(r.published()),
+		ID: f.ID, Shard: f.Shard, Version: f.Version(), Bytes: f.Bytes,
+		Due: store.InstantOf(f.Due()), Published: store.InstantOf(f.Published()),
 	}
-	changed := instantOf(r.parkedAt())
-	switch r.state() {
-	case stateCancelled:
+	changed := store.InstantOf(f.ParkedAt())
+	switch f.State() {
+	case store.Cancelled:
 		e.State, e.Ended = StateCancelled, changed
-	case stateDelivered:
+		return e
+	case store.Delivered:
 		e.State, e.Ended = StateDelivered, changed
-		e.Path, e.Handled = handlings(r.told())
-	case stateMoved:
+		e.Path, e.Handled = f.Handlings()
+		return e
+	case store.Moved:
 		e.State, e.Rescheduled = StateMoved, changed
-	default:
-		e.State = StateParked
-		if !changed.Equal(e.Published) {
-			e.Rescheduled = changed
-		}
+		return e
 	}
-	return e
-}
-
-// promoted fills in what follows from when a message is to be promoted.
-func (p *Park) promoted(e *MessageState, r record, at int64) {
-	e.PromoteAt = instantOf(at)
-	e.Lane = time.Duration(r.lead(at, p.config.Topology.Leads())) * time.Millisecond
+	if !changed.Equal(e.Published) {
+		e.Rescheduled = changed
+	}
+	e.Lane = time.Duration(f.Lead(f.PromoteAt, p.config.Topology.Leads())) * time.Millisecond
 	e.Path = message.PathParkedReady
 	if e.Lane > 0 {
 		e.Path = message.PathLane(topology.TTLName(e.Lane))
 	}
+	switch {
+	case f.In == store.Kept && f.Due() <= f.Now:
+		e.State = StateDue
+	case f.In == store.Kept:
+		e.State = StateInLane
+	case f.In == store.InFlight:
+		e.State, e.PromoteAt = StatePromoting, store.InstantOf(f.PromoteAt)
+	default:
+		e.State, e.PromoteAt = StateParked, store.InstantOf(f.PromoteAt)
+	}
+	return e
 }

@@ -1,4 +1,4 @@
-package redisbridge
+package store
 
 import (
 	"context"
@@ -11,17 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Audit compares the keys that describe what waits with each other, and returns a line for
-// each contradiction: a message that no key leads to, and so is never delivered, or an entry
-// that would take a later message with the same ID with it. Miscounts are the parts of the
-// schedule that have not as many entries as is said: a Redis that was killed in the middle of
-// a script may leave that behind (lua/lib.lua), which makes counts wrong. Audit reads
-// all that is stored, key by key, so it tells the truth only while nothing is parked or promoted.
-func (p *Park) Audit(ctx context.Context) (faults, miscounts []string, err error) {
-	for shard := range p.keys {
-		one, err := p.auditShard(ctx, p.keys[shard])
+// Audit is redisbridge.Park.Audit.
+func (s *Store) Audit(ctx context.Context) (faults, miscounts []string, err error) {
+	for shard := range s.keys {
+		one, err := s.auditShard(ctx, s.keys[shard])
 		if err != nil {
-			return nil, nil, fmt.Errorf("audit shard %d: %w", shard, classify(err))
+			return nil, nil, fmt.Errorf("audit shard %d: %w", shard, Classify(err))
 		}
 		faults, miscounts = append(faults, one.faults...), append(miscounts, one.miscounts...)
 	}
@@ -30,7 +25,7 @@ func (p *Park) Audit(ctx context.Context) (faults, miscounts []string, err error
 
 // audit is what one shard has.
 type audit struct {
-	records   map[string]record
+	records   map[string]Record
 	kept      map[string]bool
 	scheduled map[string]bool // or claimed
 	faults    []string
@@ -41,16 +36,16 @@ func (a *audit) fault(format string, args ...any) {
 	a.faults = append(a.faults, fmt.Sprintf(format, args...))
 }
 
-func (p *Park) auditShard(ctx context.Context, k shardKeys) (*audit, error) {
-	a := &audit{records: map[string]record{}, kept: map[string]bool{}, scheduled: map[string]bool{}}
-	if err := a.readRecords(ctx, p.config.Client, k); err != nil {
+func (s *Store) auditShard(ctx context.Context, k shardKeys) (*audit, error) {
+	a := &audit{records: map[string]Record{}, kept: map[string]bool{}, scheduled: map[string]bool{}}
+	if err := a.readRecords(ctx, s.config.Client, k); err != nil {
 		return nil, err
 	}
-	if err := a.readSchedule(ctx, p.config.Client, k); err != nil {
+	if err := a.readSchedule(ctx, s.config.Client, k); err != nil {
 		return nil, err
 	}
 	for set, into := range map[string]map[string]bool{k.kept: a.kept, k.claimed: a.scheduled} {
-		keys, err := p.config.Client.ZRange(ctx, set, 0, -1).Result()
+		keys, err := s.config.Client.ZRange(ctx, set, 0, -1).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -66,11 +61,11 @@ func (p *Park) auditShard(ctx context.Context, k shardKeys) (*audit, error) {
 	for key, r := range a.records {
 		switch {
 		case a.kept[key]: // done with, even if it is cut off
-		case !r.whole():
+		case !r.Whole():
 			a.fault("message %q: its record is cut off", idOf(key))
-		case (r.state() == stateWaiting || r.unsettled()) && !a.scheduled[key]:
+		case (r.State() == Waiting || r.Unsettled()) && !a.scheduled[key]:
 			a.fault("message %q is to be promoted, but is neither scheduled nor claimed nor kept: it would never be delivered", idOf(key))
-		case r.state() != stateWaiting && !r.unsettled():
+		case r.State() != Waiting && !r.Unsettled():
 			a.fault("message %q is no longer waiting and not kept: its record would never go", idOf(key))
 		}
 	}
@@ -93,7 +88,7 @@ func (a *audit) readRecords(ctx context.Context, client redis.UniversalClient, k
 				mu.Lock()
 				for id, r := range stored {
 					if key != k.envelopes+":others" {
-						a.records[id] = record(r)
+						a.records[id] = Record(r)
 					}
 				}
 				mu.Unlock()
@@ -149,7 +144,7 @@ func (a *audit) readSchedule(ctx context.Context, client redis.UniversalClient, 
 // entry takes an entry of the schedule for that of a message, unless a claim would skip it.
 func (a *audit) entry(part string, at int64, key string) {
 	r, there := a.records[key]
-	if lead, err := strconv.ParseInt(part, 10, 64); there && err == nil && r.whole() && (lead == 0 || (r.due()-lead)/bucketMS == at/bucketMS) {
+	if lead, err := strconv.ParseInt(part, 10, 64); there && err == nil && r.Whole() && (lead == 0 || (r.Due()-lead)/bucketMS == at/bucketMS) {
 		a.scheduled[key] = true
 	}
 }

@@ -1,4 +1,4 @@
-package redisbridge
+package store
 
 import (
 	_ "embed"

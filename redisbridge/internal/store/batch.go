@@ -1,10 +1,12 @@
-package redisbridge
+package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,8 +52,8 @@ const (
 // parkPool pools pending parks: without it, garbage collection dominates under load.
 type parkPool struct{ pool sync.Pool }
 
-func (s *parkPool) take() *pendingPark {
-	if one, ok := s.pool.Get().(*pendingPark); ok {
+func (p *parkPool) take() *pendingPark {
+	if one, ok := p.pool.Get().(*pendingPark); ok {
 		return one
 	}
 	return &pendingPark{answer: make(chan error, 1)}
@@ -59,15 +61,15 @@ func (s *parkPool) take() *pendingPark {
 
 // put takes back one that has had its answer. One whose caller has gone away is still on its
 // way, and is never put back.
-func (s *parkPool) put(one *pendingPark) {
+func (p *parkPool) put(one *pendingPark) {
 	if cap(one.stored) > spareBytes {
 		one.stored = nil
 	}
 	*one = pendingPark{stored: one.stored[:0], answer: one.answer}
-	s.pool.Put(one)
+	p.pool.Put(one)
 }
 
-func (p *pendingPark) record() record { return record(p.stored) }
+func (p *pendingPark) record() Record { return Record(p.stored) }
 
 // A request is what lua/park.lua wants to know of a message, packed.
 type request [13 + len(slot{})]byte
@@ -183,10 +185,44 @@ func (b *batcher) take() []*pendingPark {
 	return batch
 }
 
+// Park stores m, as redisbridge.Park.Park says, with what begins its record.
+func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, begin Beginning) (message.Ticket, error) {
+	called := time.Now()
+	if err := s.Check(ctx); err != nil {
+		return message.Ticket{}, err
+	}
+	key := begin.As
+	if key == "" {
+		key = keyOf(m.Entry, m.ID)
+	}
+	one := s.pool.take()
+	one.shard, one.slot = locate(key, len(s.keys))
+	one.key, one.called, one.when, one.alone = key, called, w, begin.Alone
+	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
+	one.stored = message.AppendEnvelope(begin.append(one.stored), m, idOf(key))
+	asked := begin.Asked
+	if asked == (message.When{}) {
+		asked = w
+	}
+	digest := contentOf(m, asked, one.stored[one.record().body():])
+	copy(one.stored[digestAt:], digest[:])
+	if err := s.batches.park(ctx, one); err != nil {
+		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
+	}
+	ticket := one.ticket
+	s.pool.put(one)
+	return ticket, nil
+}
+
+// RetryKey returns a key that is parked under once: several queues may have messages of
+// one ID come back, foreign clients may use an ID more than once, and the next attempt
+// may fail before this one is settled. The ID is for people who look into Redis.
+func RetryKey(id string) string { return "retry~" + id[:min(len(id), 127)] + "~" + rand.Text() }
+
 // parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis
 // flushes to disk once for all of it.
-func (p *Park) parkBatch(batch []*pendingPark) {
-	byShard := make([][]*pendingPark, len(p.keys))
+func (s *Store) parkBatch(batch []*pendingPark) {
+	byShard := make([][]*pendingPark, len(s.keys))
 	for _, one := range batch {
 		byShard[one.shard] = append(byShard[one.shard], one)
 	}
@@ -195,11 +231,11 @@ func (p *Park) parkBatch(batch []*pendingPark) {
 	asked := time.Now()
 	answers := make([]*redis.Cmd, len(byShard))
 	// Each command has its own error, or that of the whole.
-	_, _ = p.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for shard, part := range byShard {
 			if len(part) > 0 {
-				keys, args := p.arguments(shard, part)
-				answers[shard] = p.scripts.park.EvalSha(ctx, pipe, keys, args...)
+				keys, args := s.arguments(shard, part)
+				answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
 			}
 		}
 		return nil
@@ -209,10 +245,10 @@ func (p *Park) parkBatch(batch []*pendingPark) {
 			continue
 		}
 		if undone(answer.Err()) {
-			keys, args := p.arguments(shard, byShard[shard])
-			answer = p.scripts.park.Run(ctx, p.config.Client, keys, args...)
+			keys, args := s.arguments(shard, byShard[shard])
+			answer = s.scripts.park.Run(ctx, s.config.Client, keys, args...)
 		}
-		answerBatch(byShard[shard], answer, p.clocks[shard], asked, time.Now())
+		answerBatch(byShard[shard], answer, s.clocks[shard], asked, time.Now())
 	}
 }
 
@@ -223,14 +259,14 @@ func undone(err error) bool {
 }
 
 // arguments returns what lua/park.lua is called with for a batch of one shard.
-func (p *Park) arguments(shard int, batch []*pendingPark) (keys []string, args []any) {
-	k := p.keys[shard]
-	args = append(make([]any, 0, 4+len(p.leads)+3*len(batch)),
-		wakeChannel(p.config.Topology), k.number, p.config.Window.Milliseconds(), len(p.leads))
-	args = append(args, p.leads...)
+func (s *Store) arguments(shard int, batch []*pendingPark) (keys []string, args []any) {
+	k := s.keys[shard]
+	args = append(make([]any, 0, 4+len(s.leads)+3*len(batch)),
+		wakeChannel(s.config.Topology), k.number, s.config.Window.Milliseconds(), len(s.leads))
+	args = append(args, s.leads...)
 	for _, one := range batch {
-		_, notLaterThan, _ := p.clocks[shard].bounds(one.called) // 0 if unknown
-		r := requestFor(one.when, notLaterThan, one.slot, one.record().direct(), one.alone)
+		_, notLaterThan, _ := s.clocks[shard].Bounds(one.called) // 0 if unknown
+		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone)
 		args = append(args, one.key, r[:], one.stored[stampAt:])
 	}
 	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
@@ -241,10 +277,10 @@ const answerFull = 255
 
 const answerBytes = 7 // for each message
 
-func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *serverClock, asked, heard time.Time) {
+func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *Clock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
-		failBatch(batch, clock, classify(err))
+		failBatch(batch, clock, Classify(err))
 		return
 	}
 	r := reply{rest: values}
@@ -256,7 +292,7 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *serverClock, as
 		failBatch(batch, clock, errors.Join(ErrUnconfirmed, r.err))
 		return
 	}
-	clock.learn(asked, heard, us)
+	clock.Learn(asked, heard, us)
 	for _, one := range batch {
 		outcome := outcomes[:answerBytes]
 		outcomes = outcomes[answerBytes:]
@@ -264,13 +300,13 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *serverClock, as
 			one.answer <- ErrFull
 			continue
 		}
-		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: instantOf(unix48(outcome[1:]))}
+		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: InstantOf(unix48(outcome[1:]))}
 		one.answer <- nil
 	}
 }
 
-func failBatch(batch []*pendingPark, clock *serverClock, err error) {
-	clock.forget()
+func failBatch(batch []*pendingPark, clock *Clock, err error) {
+	clock.Forget()
 	for _, one := range batch {
 		one.answer <- err
 	}

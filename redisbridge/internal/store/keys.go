@@ -1,4 +1,4 @@
-package redisbridge
+package store
 
 import (
 	"crypto/sha1" //nolint:gosec // spreads IDs evenly; nothing is kept secret by it

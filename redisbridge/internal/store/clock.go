@@ -1,4 +1,4 @@
-package redisbridge
+package store
 
 import (
 	"sync"
@@ -13,12 +13,12 @@ const (
 	clockDrift = 500e-6
 )
 
-// serverClock bounds what Redis' clock shows at an instant of this process, from
+// A Clock bounds what Redis' clock shows at an instant of this process, from
 // the answers of scripts that have read it. With appendfsync always an answer
 // waits for the disk, at times for long; so the best of several answers tells
 // much more than the last. Only time that has passed here is counted: what this
 // machine's clock shows plays no part.
-type serverClock struct {
+type Clock struct {
 	mu     sync.Mutex
 	origin time.Time
 	// The difference between Redis' clock and the time that has passed since origin is
@@ -27,11 +27,12 @@ type serverClock struct {
 	heard       time.Time
 }
 
-func newServerClock() *serverClock { return &serverClock{origin: time.Now()} }
+// NewClock returns one of which nothing is known.
+func NewClock() *Clock { return &Clock{origin: time.Now()} }
 
-// learn takes a reading, in Unix microseconds. Compared to when it was asked for, the
+// Learn takes a reading, in Unix microseconds. Compared to when it was asked for, the
 // difference is never less than the true one; compared to when it was heard, never more.
-func (c *serverClock) learn(asked, heard time.Time, readUS int64) {
+func (c *Clock) Learn(asked, heard time.Time, readUS int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	read := time.Duration(readUS) * time.Microsecond // rounded down
@@ -51,16 +52,16 @@ func driftIn(d time.Duration) time.Duration {
 	return time.Duration(float64(d.Abs())*clockDrift) + 1
 }
 
-// forget drops what is known: another server, with another clock, may answer next.
-func (c *serverClock) forget() {
+// Forget drops what is known: another server, with another clock, may answer next.
+func (c *Clock) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heard = time.Time{}
 }
 
-// bounds returns the Unix milliseconds that Redis' clock has shown at t, at least and
+// Bounds returns the Unix milliseconds that Redis' clock has shown at t, at least and
 // at most, and false where it was not read of late.
-func (c *serverClock) bounds(t time.Time) (least, most int64, known bool) {
+func (c *Clock) Bounds(t time.Time) (least, most int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	age := t.Sub(c.heard)

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// LayoutVersion is the version of the keys and their contents.
+const LayoutVersion = "5"
+
+// CheckLayout compares what is stored under the prefix with the topology, and
+// notes it down where nothing is stored yet. A message is found by its ID only
+// while all count the same number of shards. An owner that is known is the layout's.
+func (s *Store) CheckLayout(ctx context.Context) error {
+	client, t := s.config.Client, s.config.Topology
+	key := layoutKey(t)
+	want := map[string]string{"version": LayoutVersion, "shards": strconv.Itoa(t.Shards())}
+	found, err := client.HGetAll(ctx, key).Result()
+	if err != nil {
+		return fmt.Errorf("redisbridge: %w", Classify(err))
+	}
+	if found["version"] == "" || found["shards"] == "" { // otherwise nothing is written, so that a bridge can start when Redis is full
+		for field, value := range want {
+			if err := client.HSetNX(ctx, key, field, value).Err(); err != nil {
+				return fmt.Errorf("redisbridge: %w", Classify(err))
+			}
+		}
+		if found, err = client.HGetAll(ctx, key).Result(); err != nil {
+			return fmt.Errorf("redisbridge: %w", Classify(err))
+		}
+	}
+	if version := found["version"]; version != LayoutVersion {
+		return fmt.Errorf("%w: prefix %s holds what another release of delaybridge has parked (layout %s, not %s): let that one deliver it, or choose another prefix",
+			ErrConfiguration, t.Prefix(), version, LayoutVersion)
+	}
+	for field, value := range want {
+		if found[field] != value {
+			return fmt.Errorf("%w: prefix %s is in use with %s %s, not %s: set it to %s, or choose another prefix",
+				ErrConfiguration, t.Prefix(), field, found[field], value, found[field])
+		}
+	}
+	return s.checkOwner(found, s.config.Owner)
+}
+
+// Layout returns the version and the number of shards that are noted down, both empty where
+// nothing was ever parked.
+func (s *Store) Layout(ctx context.Context) (version, shards string, err error) {
+	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
+	return found["version"], found["shards"], classifyRead(err)
+}
+
+// Owner is the broker that what is parked under a prefix comes out of.
+type Owner struct {
+	// Cluster is the name of the broker's cluster. It is compared where a person has set
+	// both names: otherwise each node gives its own, such as rabbit@host.
+	Cluster string `json:"cluster,omitempty"`
+	// VHost is the virtual host.
+	VHost string `json:"vhost,omitempty"`
+}
+
+// String names both.
+func (o Owner) String() string {
+	if o.Cluster == "" {
+		return "virtual host " + o.VHost
+	}
+	return "virtual host " + o.VHost + " of cluster " + o.Cluster
+}
+
+var nodeName = regexp.MustCompile(`^[^@\s]+@[^@\s]+$`)
+
+// named reports whether a person has given the cluster its name.
+func (o Owner) named() bool { return o.Cluster != "" && !nodeName.MatchString(o.Cluster) }
+
+// Is reports whether o and other may be the same; what one does not know is the same.
+func (o Owner) Is(other Owner) bool {
+	return (o.VHost == "" || other.VHost == "" || o.VHost == other.VHost) &&
+		(!o.named() || !other.named() || o.Cluster == other.Cluster)
+}
+
+// ErrForeign means that the prefix in Redis is another installation's: what is parked there
+// comes out of another virtual host, or of another cluster. It comes with ErrConfiguration.
+var ErrForeign = errors.New("another installation's")
+
+// ownerField has the owner in the layout, as JSON, so that it is written at once or not at all.
+const ownerField = "owner"
+
+// checkOwner returns ErrForeign where the layout in found is not of want.
+func (s *Store) checkOwner(found map[string]string, want Owner) error {
+	owner, known := readOwner(found)
+	if !known || owner.Is(want) {
+		return nil
+	}
+	return fmt.Errorf("%w: prefix %s in this Redis is %w: it belongs to %s, and this is %s: "+
+		"choose another prefix or Redis; or, where the installation has moved, have one bridge adopt it",
+		ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, owner, want)
+}
+
+func readOwner(layout map[string]string) (o Owner, known bool) {
+	known = json.Unmarshal([]byte(layout[ownerField]), &o) == nil
+	return o, known
+}
+
+// StillOwner returns ErrForeign where the layout is another's.
+func (s *Store) StillOwner(ctx context.Context, me Owner) error {
+	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
+	if err != nil {
+		return fmt.Errorf("redisbridge: %w", Classify(err))
+	}
+	return s.checkOwner(found, me)
+}
+
+// Own notes down whose the layout is, if no owner is known, or adopts it: then it returns
+// from whom. The error is ErrForeign where it is another's.
+func (s *Store) Own(ctx context.Context, me Owner, adopt bool) (adopted *Owner, err error) {
+	key := layoutKey(s.config.Topology)
+	text, err := json.Marshal(me)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.config.Client.HGetAll(ctx, key).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redisbridge: %w", Classify(err))
+	}
+	owner, known := readOwner(found)
+	switch {
+	case !known:
+		err = s.config.Client.HSetNX(ctx, key, ownerField, text).Err()
+	case owner.Is(me) && me.named() && !owner.named(), !owner.Is(me) && adopt:
+		err = s.config.Client.HSet(ctx, key, ownerField, text).Err()
+	}
+	switch {
+	case err == nil && known && !owner.Is(me) && adopt:
+		adopted = &owner
+	case errors.Is(Classify(err), ErrFull): // a bridge starts on a full Redis, too
+	case err != nil:
+		return nil, fmt.Errorf("redisbridge: %w", Classify(err))
+	}
+	return adopted, s.StillOwner(ctx, me)
+}
+
+// lostFor is for how long a loss is reported.
+const lostFor = 24 * time.Hour
+
+// NoteLoss notes down what was lost, unless an earlier loss is noted down, and puts the layout
+// back.
+func (s *Store) NoteLoss(ctx context.Context, text string) error {
+	err := s.config.Client.SetNX(ctx, lostKey(s.config.Topology), text, lostFor).Err()
+	if layout := s.CheckLayout(ctx); err == nil {
+		err = layout
+	}
+	return err
+}
+
+// Loss returns the last loss that was noted down within the last day, or "".
+func (s *Store) Loss(ctx context.Context) (text string, err error) {
+	text, err = s.config.Client.Get(ctx, lostKey(s.config.Topology)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return text, classifyRead(err)
+}

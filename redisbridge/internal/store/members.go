@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Attendance is what a bridge hears when it renews its entry in the register.
+type Attendance struct {
+	Entered bool     // its entry was there
+	Layout  bool     // the layout is there
+	Loss    string   // the last one that was noted down, or ""
+	Alive   []string // the IDs of the bridges, sorted
+}
+
+// Attend enters a bridge into the register for so long, with a report, and has it leave where
+// that is 0.
+func (s *Store) Attend(ctx context.Context, bridge string, lifetime time.Duration, report string) (Attendance, error) {
+	const head = 3
+	t := s.config.Topology
+	answer, err := s.scripts.attend.Run(ctx, s.config.Client, []string{registerKey(t), reportsKey(t), layoutKey(t), lostKey(t)},
+		bridge, lifetime.Milliseconds(), wakeChannel(t), report).StringSlice()
+	if err != nil {
+		return Attendance{}, Classify(err)
+	}
+	if len(answer) < head {
+		r := reply{}
+		r.fail("%d values", len(answer))
+		return Attendance{}, r.err
+	}
+	a := Attendance{Entered: answer[0] == "1", Layout: answer[1] == "1", Loss: answer[2], Alive: answer[head:]}
+	slices.Sort(a.Alive)
+	return a, nil
+}
+
+// A Member is a bridge's entry in the register, and its report with the instant that it is
+// from; that is zero where there is none.
+type Member struct {
+	ID     string
+	Until  time.Time // then it counts as dead
+	At     time.Time
+	Report string
+}
+
+// Members returns the entries of the bridges alive, sorted by ID.
+func (s *Store) Members(ctx context.Context) ([]Member, error) {
+	t := s.config.Topology
+	answer, err := s.scripts.bridges.Run(ctx, s.config.Client, []string{registerKey(t), reportsKey(t)}).Slice()
+	if err != nil {
+		return nil, classifyRead(err)
+	}
+	r := reply{rest: answer}
+	r.int() // Redis' clock
+	var all []Member
+	for len(r.rest) > 0 && r.err == nil {
+		m := Member{ID: r.string(), Until: InstantOf(r.int())}
+		m.At, m.Report = readReport(r.string())
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return all, r.err
+}
+
+// readReport parts what lua/attend.lua has written.
+func readReport(text string) (at time.Time, report string) {
+	instant, report, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(instant, 10, 64)
+	if err != nil {
+		return time.Time{}, ""
+	}
+	return time.UnixMilli(ms).UTC(), report
+}
+
+// pingEvery is how soon a broken subscription is noticed, and renewed.
+const pingEvery = 30 * time.Second
+
+// Calls are what bridges are told over the wake channel.
+type Calls struct {
+	Subscribed func()            // perhaps again: whatever was said meanwhile is unheard
+	Members    func()            // the register of bridges has changed
+	Shard      func(shard int)   // it has something to do earlier than expected
+	Told       func(text string) // by [Store.Tell]
+}
+
+// Listen makes calls until ctx ends.
+func (s *Store) Listen(ctx context.Context, c Calls) {
+	subscription := s.config.Client.Subscribe(ctx, wakeChannel(s.config.Topology))
+	defer func() { _ = subscription.Close() }()
+	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-events:
+			if !ok {
+				return
+			}
+			c.hear(event)
+		}
+	}
+}
+
+func (c Calls) hear(event any) {
+	message, ok := event.(*redis.Message)
+	if !ok {
+		c.Subscribed()
+		return
+	}
+	if message.Payload == wakeAll {
+		c.Members()
+		return
+	}
+	if shard, err := strconv.Atoi(message.Payload); err == nil {
+		c.Shard(shard)
+		return
+	}
+	c.Told(message.Payload)
+}
+
+// Tell tells all bridges a text that is neither a number nor the name of an event. A bridge
+// may miss it.
+func (s *Store) Tell(ctx context.Context, text string) {
+	_ = s.config.Client.Publish(ctx, wakeChannel(s.config.Topology), text).Err()
+}
