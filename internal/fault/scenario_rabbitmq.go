@@ -85,12 +85,12 @@ func (i *injection) refuse(pattern string) error {
 // raised first.
 func (i *injection) limit(pattern string, most int) (lift func() error, err error) {
 	set := func(most int) (func() error, error) { return i.policy(pattern, "max-length", most) }
-	lift, err = set(most)
+	remove, err := set(most)
 	return func() error {
 		if _, err := set(1_000_000); err != nil {
 			return err
 		}
-		return lift()
+		return remove()
 	}, err
 }
 
