@@ -18,7 +18,7 @@ func TestNewReportsEveryFaultAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, field := range []string{"URL", "Topology", "Channels", "GiveUpAfter", "DrainTimeout", "Timeout"} {
+	for _, field := range []string{"AMQPURL", "Topology", "Channels", "GiveUpAfter", "DrainTimeout", "Timeout"} {
 		if !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%q does not mention %s", err, field)
 		}
