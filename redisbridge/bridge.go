@@ -15,6 +15,7 @@ package redisbridge
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,9 +29,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/intake"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/members"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -114,7 +120,7 @@ type Config struct {
 	// nothing.
 	ObserveConfirm func(took time.Duration, answer error)
 	// Management is where to look, every RepairEvery, for policies that override the
-	// arguments of the topology's queues ([ConditionPolicy]). Without it the bridge sees none.
+	// arguments of the topology's queues (the condition policy). Without it the bridge sees none.
 	Management *topology.Management
 	// TracerProvider makes spans of each message that carries a context which is
 	// sampled, and of no other: one when it is parked out of the inbox, and one when it
@@ -126,32 +132,31 @@ type Config struct {
 
 // Bridge promotes parked messages. Make one with [New].
 type Bridge struct {
-	config         Config
-	log            *slog.Logger
-	id             string
-	made           time.Time // ticks are counted from here
-	conn           *broker.Conn
-	consume        *broker.Conn // apart, since the broker may block a publishing connection
-	store          *store.Store
-	park           *Park // for the intake
-	register       *register
-	conditions     *conditions
-	unanswered     *broker.Unanswered // what the intake publishes
-	repairs        *repairs
-	readyExchanges *readyExchanges
-	statusQueue    *statusQueue
-	backlog        *backlog
-	reporter       *reporter
-	tracer         *tracing.Tracer // nil where nothing is traced
-	shards         []*shard
+	config Config
+	log    *slog.Logger
+	id     string
+	made   time.Time
 
-	phase atomic.Int32 // phaseNew and so on
-	heard atomic.Int64 // when Redis has last answered, Unix ns
+	conn    *broker.Conn
+	consume *broker.Conn // apart, since the broker may block a publishing connection
+	store   *store.Store
+	park    *Park           // for the intake
+	tracer  *tracing.Tracer // nil where nothing is traced
 
-	worked      atomic.Bool // whether the inbox was ever consumed
-	interrupted string      // why it is not, or empty; the intake's own
+	promoter   *promote.Promoter
+	intake     *intake.Intake
+	register   *members.Register
+	repairs    *upkeep.Repairs
+	status     *upkeep.StatusQueue
+	watch      *upkeep.Watch
+	conditions *health.Conditions
+	unanswered *broker.Unanswered // what the intake publishes
+	stats      *bridgeStats
+	hurry      chan struct{} // has the register looked at soon
 
-	taken takenIn
+	phase  atomic.Int32 // phaseNew and so on
+	heard  atomic.Int64 // when Redis has last answered, Unix ns
+	worked atomic.Bool  // whether the inbox was ever consumed
 }
 
 // New checks c. It does no I/O.
@@ -193,18 +198,17 @@ func New(c Config) (*Bridge, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], made: time.Now()}
-	b.conditions = newConditions(b.log, func() { b.reporter.happened(func() {}) })
-	b.unanswered = broker.NewUnanswered()
-	b.repairs, b.readyExchanges, b.backlog, b.statusQueue, b.reporter = newRepairs(b), newReadyExchanges(b), newBacklog(b.id), newStatusQueue(b), newReporter(b)
+	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], made: time.Now(), hurry: make(chan struct{}, 1), unanswered: broker.NewUnanswered()}
+	b.stats = newBridgeStats(b)
+	b.conditions = health.New(b.log, func() { b.stats.happened(func() {}) })
 	var err error
-	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.reporter.connected); err != nil {
+	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.stats.connected); err != nil {
 		faults = append(faults, err)
 	}
 	// The same URL has the same fault.
 	b.consume, _ = b.connection("takes in", "parks what comes into the inbox in Redis, and puts back what is missing in the topology", func() {
-		b.reporter.connected()
-		b.repairs.ask()
+		b.stats.connected()
+		b.repairs.Ask()
 	})
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -212,11 +216,45 @@ func New(c Config) (*Bridge, error) {
 	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, TracerProvider: c.TracerProvider})
 	b.store = b.park.store
 	b.tracer = tracing.New(c.TracerProvider, tracedAs)
-	b.register = newRegister(b)
-	for n := range c.Topology.Shards() {
-		b.shards = append(b.shards, newShard(b, n))
-	}
+	b.furnish()
 	return b, nil
+}
+
+// furnish makes the parts, and says what each may ask of the others.
+func (b *Bridge) furnish() {
+	c, heard := b.config, func() { b.heard.Store(time.Now().UnixNano()) }
+	b.register = members.New(members.Config{
+		Store: b.store, Bridge: b.id, Report: func() string { return b.stats.write(time.Now()) }, News: b.stats.news, Hurry: b.hurry,
+		Heard: heard, Lost: b.lost, Loss: b.sawLoss,
+		Changed: func(alive []string) {
+			b.log.Info("bridges alive", "bridges", alive)
+			b.promoter.WakeAll()
+			b.status.MembersChanged()
+		},
+	})
+	b.repairs = upkeep.NewRepairs(upkeep.RepairConfig{
+		Topology: c.Topology, Conn: b.consume, Every: c.RepairEvery,
+		First: func() bool { return b.register.Prefers(0) }, Worked: b.worked.Load, Logger: b.log,
+	})
+	b.status = upkeep.NewStatusQueue(upkeep.StatusConfig{
+		Store: b.store, Topology: c.Topology, Conn: b.consume, Bridge: b.id, Every: c.ShowEvery, First: b.register.First, Logger: b.log,
+	})
+	b.watch = &upkeep.Watch{Client: c.Client, Topology: c.Topology, Management: c.Management, Conditions: b.conditions, Logger: b.log}
+	ready := upkeep.NewReadyExchanges(c.Topology, b.conn, b.repairs)
+	b.intake = intake.New(intake.Config{
+		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Park: b.parkEntry,
+		DrainTimeout: c.DrainTimeout, RepairEvery: c.RepairEvery, BrokerClockWithin: c.BrokerClockWithin,
+		Ready: ready, Repairs: b.repairs, Conditions: b.conditions, Unanswered: b.unanswered,
+		Worked: func() { b.worked.Store(true) }, Ends: b.ends, TookWithoutID: b.stats.tookWithoutID, Logger: b.log,
+	})
+	b.promoter = promote.New(promote.Config{
+		Store: b.store, Topology: c.Topology, Bridge: b.id, Conn: b.conn,
+		Lease: c.Lease, DrainTimeout: c.DrainTimeout, RepairEvery: c.RepairEvery, MaxInFlight: c.MaxInFlight,
+		Prefers: b.register.Prefers, Ready: ready, Repairs: b.repairs, Conditions: b.conditions, TakesIn: b.unanswered,
+		Stats: b.stats, Ends: b.ends, Heard: heard, Lost: b.lost,
+		Observe:        func(step promote.Step, id string, path message.Path) { c.Observe(Step(step), id, path) },
+		ObserveConfirm: c.ObserveConfirm, Tracer: b.tracer, Logger: b.log,
+	})
 }
 
 func (b *Bridge) connection(purpose, about string, connected func()) (*broker.Conn, error) {
@@ -243,7 +281,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.phase.Store(phaseRunning)
 	defer b.phase.Store(phaseEnded)
 	defer context.AfterFunc(ctx, func() { b.phase.CompareAndSwap(phaseRunning, phaseDraining) })()
-	defer b.conditions.close()
+	defer b.conditions.Close()
 	if err := b.awaitRedis(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -275,16 +313,16 @@ func (b *Bridge) Run(ctx context.Context) error {
 	}
 
 	workers, work := errgroup.WithContext(ctx)
-	workers.Go(func() error { return b.register.run(work, me) })
-	workers.Go(func() error { b.listen(work); return nil })
-	workers.Go(func() error { return b.tellOthers(work) })
-	workers.Go(func() error { return b.repairs.run(work) })
-	workers.Go(func() error { return b.intake(work) })
-	workers.Go(func() error { return b.statusQueue.run(work) })
-	workers.Go(func() error { return b.watchConditions(work) })
-	workers.Go(func() error { return b.watchAnswers(work) })
-	for _, s := range b.shards {
-		workers.Go(func() error { return s.run(work) })
+	workers.Go(func() error { return b.register.Run(work, me) })
+	workers.Go(func() error { return b.repairs.Run(work) })
+	workers.Go(func() error { return b.intake.Run(work) })
+	workers.Go(func() error { return b.promoter.Run(work) })
+	for _, run := range []func(context.Context){
+		func(ctx context.Context) { b.store.Listen(ctx, b.calls()) },
+		func(ctx context.Context) { b.watch.Run(ctx, b.config.RepairEvery) },
+		b.watchAnswers, b.showStatus,
+	} {
+		workers.Go(func() error { run(work); return nil })
 	}
 	// A call to the broker can wait for long for a queue without a leader. It
 	// ends with the connection.
@@ -325,11 +363,6 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 
 const retryPause = 500 * time.Millisecond
 
-// awaitTick waits for the next of this bridge's ticks, of which there is one in every.
-func (b *Bridge) awaitTick(ctx context.Context, every time.Duration) {
-	pause(ctx, every-time.Since(b.made)%every)
-}
-
 // pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -337,5 +370,70 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
+	}
+}
+
+// lost notes down in Redis, for all who look, that what this bridge had there is gone, and
+// puts the layout back. The first of several notes stays.
+func (b *Bridge) lost(ctx context.Context, what string) {
+	l := Loss{At: time.Now().UTC().Truncate(time.Millisecond), Bridge: b.id, What: what}
+	b.conditions.Begin(health.RedisLost, l.String())
+	text, err := json.Marshal(l)
+	if err != nil {
+		return
+	}
+	if err := b.store.NoteLoss(ctx, string(text)); err != nil {
+		b.log.Warn("cannot note down in Redis what it has lost", "error", err)
+	}
+}
+
+// sawLoss takes what Redis says of losses: another bridge may have seen one.
+func (b *Bridge) sawLoss(text string) {
+	if text == "" {
+		b.conditions.End(health.RedisLost)
+		return
+	}
+	b.conditions.Begin(health.RedisLost, lossOf(text).String())
+}
+
+// awaitOwner returns once the broker has said who it is, and the layout is its own.
+func (b *Bridge) awaitOwner(ctx context.Context) (store.Owner, error) {
+	cluster, vhost, err := b.conn.Server(ctx)
+	if err != nil {
+		return store.Owner{}, err // of the connection, which says so itself
+	}
+	me := store.Owner{Cluster: cluster, VHost: vhost}
+	for {
+		adopted, err := b.store.Own(ctx, me, b.config.Adopt)
+		if adopted != nil {
+			b.log.Warn("the messages of another installation are adopted", "from", adopted.String(), "by", me.String())
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrConfiguration) {
+			return me, err
+		}
+		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
+		pause(ctx, retryPause)
+	}
+}
+
+// calls are what other bridges and publishers tell this one.
+func (b *Bridge) calls() store.Calls {
+	return store.Calls{
+		Subscribed: func() {
+			b.promoter.WakeAll()
+			signal(b.hurry)
+		},
+		Members: func() { signal(b.hurry) },
+		Shard: func(shard int) {
+			b.status.Stirred()
+			b.promoter.Wake(shard)
+		},
+		Told: b.promoter.Hear,
+	}
+}
+
+func (b *Bridge) showStatus(ctx context.Context) {
+	if b.config.ShowEvery != ShowNever {
+		b.status.Run(ctx)
 	}
 }

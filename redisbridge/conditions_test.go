@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -48,14 +49,14 @@ func TestFullRedisIsSaidOnce(t *testing.T) {
 		all = append(all, amqp.Publishing{MessageId: fmt.Sprint("m-", i), Headers: amqp.Table{"x-delay": int64(time.Hour/time.Millisecond) + 1}})
 	}
 	b.publishEntry(t, all...)
-	b.awaitCondition(t, redisbridge.ConditionRedisFull)
+	b.awaitCondition(t, health.RedisFull)
 	log.await(t, "Redis is full")
 	operator.set(t, "maxmemory", "0")
 	until(t, "all are parked", func() bool {
 		g, err := b.park.Glance(t.Context())
 		return err == nil && g.Parked() == n
 	})
-	b.awaitOver(t, redisbridge.ConditionRedisFull)
+	b.awaitOver(t, health.RedisFull)
 	for line, want := range map[string]int{"Redis is full": 1, "Redis has room again": 1, "in the inbox for now": 0} {
 		if got := log.count(line); got != want {
 			t.Errorf("%q was logged %d times, want %d:\n%s", line, got, want, log.all())
@@ -73,13 +74,13 @@ func TestLostPersistenceIsSeen(t *testing.T) {
 	log := newLogCapture()
 	b.run(t, func(c *redisbridge.Config) { c.Logger, c.RepairEvery = log.logger(), time.Second })
 	reportWhen(t, b.park, "a bridge lives", func(redisbridge.BridgeReport) bool { return true })
-	b.awaitOver(t, redisbridge.ConditionRedisSettings)
+	b.awaitOver(t, health.RedisSettings)
 	operator.set(t, "appendonly", "no")
-	if c := b.awaitCondition(t, redisbridge.ConditionRedisSettings); !strings.Contains(c.Detail, "appendonly is no") {
+	if c := b.awaitCondition(t, health.RedisSettings); !strings.Contains(c.Detail, "appendonly is no") {
 		t.Errorf("the detail is %q", c.Detail)
 	}
 	operator.set(t, "appendonly", "yes")
-	b.awaitOver(t, redisbridge.ConditionRedisSettings)
+	b.awaitOver(t, health.RedisSettings)
 	log.await(t, "Redis is set to keep what it confirms")
 }
 
@@ -102,7 +103,7 @@ func TestWipedRedisIsSeen(t *testing.T) {
 			}
 			operator.do(t, "FLUSHALL")
 			log.await(t, "Redis has lost what this bridge kept there")
-			b.awaitCondition(t, redisbridge.ConditionRedisLost)
+			b.awaitCondition(t, health.RedisLost)
 			loss, seen, err := b.park.Loss(t.Context())
 			if err != nil || !seen || loss.Bridge == "" || loss.What == "" {
 				t.Errorf("the loss is %+v, %v, %v", loss, seen, err)
@@ -148,11 +149,11 @@ func TestPolicyThatOverridesIsSeen(t *testing.T) {
 	b.awaitComplete(t)
 	const path = "/api/operator-policies/"
 	b.Manage(t, http.MethodPut, path+b.VHost+"/short", `{"pattern":"tier","apply-to":"queues","definition":{"message-ttl":500}}`)
-	if c := b.awaitCondition(t, redisbridge.ConditionPolicy); !strings.Contains(c.Detail, `operator policy "short"`) || !strings.Contains(c.Detail, "message-ttl 500") {
+	if c := b.awaitCondition(t, health.Policy); !strings.Contains(c.Detail, `operator policy "short"`) || !strings.Contains(c.Detail, "message-ttl 500") {
 		t.Errorf("the detail is %q", c.Detail)
 	}
 	b.Manage(t, http.MethodDelete, path+b.VHost+"/short", "")
-	b.awaitOver(t, redisbridge.ConditionPolicy)
+	b.awaitOver(t, health.Policy)
 	log.await(t, "no policy overrides")
 }
 
@@ -175,13 +176,13 @@ func TestQueueThatConfirmsNothingIsSeen(t *testing.T) {
 	}
 	b.parkOne(t, "two", message.After(short().Lead+time.Second))
 	log.await(t, "RabbitMQ does not confirm what was published")
-	if c := b.awaitCondition(t, redisbridge.ConditionUnconfirmed); !strings.Contains(c.Detail, b.topology.Prefix()) {
+	if c := b.awaitCondition(t, health.Unconfirmed); !strings.Contains(c.Detail, b.topology.Prefix()) {
 		t.Errorf("the detail is %q", c.Detail)
 	}
 	for _, one := range resume {
 		one()
 	}
 	b.arrivals.await(t, 2, patience)
-	b.awaitOver(t, redisbridge.ConditionUnconfirmed)
+	b.awaitOver(t, health.Unconfirmed)
 	log.await(t, "RabbitMQ confirms what is published again")
 }

@@ -9,30 +9,42 @@ import (
 	"strconv"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/delaybridge/delaybridge/internal/broker"
-	"github.com/delaybridge/delaybridge/internal/tracing"
-	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// claim claims what a shard has due, up to room messages, as the next call after a turn.
+func claim(ctx context.Context, b *Bridge, shard, room int, turn int64) (store.Claimed, error) {
+	return b.store.Claim(ctx, shard, store.Claim{
+		Bridge: b.id, Preferred: b.register.Prefers(shard), Lease: b.config.Lease, Grace: time.Second, Turn: turn, Room: room,
+	})
+}
+
+const claimMost = 256
+
 // ClaimAndVanish claims what a shard has due, as a bridge does that dies right
 // afterwards, and returns how many messages it took along.
 func ClaimAndVanish(ctx context.Context, b *Bridge, shard int) (int, error) {
-	c, err := b.shards[shard].claim(ctx, claimMost, 0)
+	c, err := claim(ctx, b, shard, claimMost, 0)
 	return len(c.Messages), err
 }
 
-// Claim claims what a shard has due, and returns how many messages that is, and a call that
-// says that the broker has them.
+// Claim claims what a shard has due, as the next call of a bridge that goes on, and returns
+// how many messages that is, and a call that says that the broker has them.
 func Claim(ctx context.Context, b *Bridge, shard int) (n int, settle func() error, err error) {
-	s := b.shards[shard]
-	c, err := s.claim(ctx, claimMost, 0)
-	s.turn = c.Turn // so the next claim returns none of them to the schedule
+	state, err := b.config.Client.HGetAll(ctx, fmt.Sprintf("{%s:%d}:state", b.config.Topology.Prefix(), shard)).Result()
+	if err != nil {
+		return 0, nil, err
+	}
+	var turn int64
+	if state["owner"] == b.id {
+		if turn, err = strconv.ParseInt(state["turn"], 10, 64); err != nil {
+			return 0, nil, err
+		}
+	}
+	c, err := claim(ctx, b, shard, claimMost, turn)
 	return len(c.Messages), func() error { return b.store.Settle(ctx, shard, c.Messages) }, err
 }
 
@@ -46,7 +58,7 @@ func ConfirmedLate(ctx context.Context, first, heir *Bridge, shard int) (int, er
 	}
 	for status := int64(0); status != store.AnswerOwned && err == nil; {
 		var taken store.Claimed
-		taken, err = heir.shards[shard].claim(ctx, 0, 0)
+		taken, err = claim(ctx, heir, shard, 0, 0)
 		status = taken.Status
 	}
 	if err != nil {
@@ -94,25 +106,13 @@ func Forget(ctx context.Context, client redis.UniversalClient, t *topology.Topol
 	return errors.Join(client.ZRem(ctx, keyIn(t, id, "kept"), id).Err(), client.HDel(ctx, EnvelopesOf(t, id), id).Err())
 }
 
-// PlanFor is planFor, for its property test.
-func PlanFor(leads []time.Duration, due, promoteAt, now int64) plan {
-	return planFor(leads, due, promoteAt, now)
-}
-
-// AheadMS is ahead.
-const AheadMS = int64(ahead / time.Millisecond)
-
-// Lane, Left and Postponed are the fields of a plan.
-func (p plan) Lane() int64      { return p.lane.Milliseconds() }
-func (p plan) Left() int64      { return p.left.Milliseconds() }
-func (p plan) Postponed() int64 { return p.postponed }
-
 // LeaveEntry has the schedule hold an entry of an ID for a message due at an instant, as a
 // crash of Redis in the middle of a script may.
 func LeaveEntry(ctx context.Context, p *Park, id string, due time.Time) error {
 	const bucketMS = 2000
 	t, client, part := p.config.Topology, p.config.Client, "0"
-	at := due.Add(-ahead).UnixMilli()
+	at := due.Add(-50 * time.Millisecond).UnixMilli() // as the scripts do
+
 	for _, lead := range t.Leads() {
 		if time.Until(due) >= lead {
 			part, at = strconv.FormatInt(lead.Milliseconds(), 10), due.Add(-lead).UnixMilli()
@@ -124,42 +124,18 @@ func LeaveEntry(ctx context.Context, p *Park, id string, due time.Time) error {
 		client.ZAdd(ctx, schedule+":"+part, redis.Z{Score: float64(at / bucketMS), Member: bucket}).Err())
 }
 
-// NewAcks returns what takes the tags of deliveries that are dealt with or to be
-// rejected, and what acknowledges all of the former.
-func NewAcks(ch amqp.Acknowledger, most int) (add, reject func(tag uint64), flush func()) {
-	a := newAcks(ch, most)
-	return a.add, a.reject, a.flush
-}
-
-// PromotingSpan returns what begins and ends the span of a message that is promoted with
-// these headers.
-func PromotingSpan(provider trace.TracerProvider, headers amqp.Table) func() {
-	s := &shard{b: &Bridge{tracer: tracing.New(provider, tracedAs)}}
-	out := broker.Outgoing{Exchange: "lane", RoutingKey: "order.unpaid", Publishing: amqp.Publishing{MessageId: "o-1", Headers: headers}}
-	path := message.PathLane("1m")
-	return func() { endPromoting(s.startPromoting(&out, path), nil) }
-}
-
 // Miscount adds to the running count of a shard's first lane.
 func Miscount(ctx context.Context, p *Park, shard int, by int64) error {
 	part := strconv.FormatInt(p.config.Topology.Leads()[0].Milliseconds(), 10)
 	return p.config.Client.HIncrBy(ctx, fmt.Sprintf("{%s:%d}:schedule:counts", p.config.Topology.Prefix(), shard), part, by).Err()
 }
 
-// Shown is what the list of queues says after a glance.
-func Shown(g Glance) string { return seen(&g).text(time.Time{}) }
-
 // LateClass returns the largest lateness, in ms, that is counted like this one.
 func LateClass(ms int64) int64 { return most(classOf(ms)) }
-
-// SinceStamp is sinceStamp.
-func SinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
-	return sinceStamp(d, w, within, now)
-}
 
 // LooksAtRegisterOnceSubscribed reports whether a bridge looks at the register anew when its
 // subscription begins.
 func LooksAtRegisterOnceSubscribed(b *Bridge) bool {
 	b.calls().Subscribed()
-	return len(b.register.rush) == 1
+	return len(b.hurry) == 1
 }

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
@@ -349,7 +350,7 @@ func TestTooLargeForQuarantineStaysInRedis(t *testing.T) {
 			t.Fatalf("the broker is still given the message:\n%s", log.all())
 		}
 	}
-	if r := b.awaitCondition(t, redisbridge.ConditionUnfit); !strings.Contains(r.Detail, "large") || !strings.Contains(r.Detail, "PRECONDITION_FAILED") {
+	if r := b.awaitCondition(t, health.Unfit); !strings.Contains(r.Detail, "large") || !strings.Contains(r.Detail, "PRECONDITION_FAILED") {
 		t.Errorf("reported as %q", r.Detail)
 	}
 	if n := log.count("the broker closes the channel over a message"); n != 6 {
@@ -364,7 +365,7 @@ func TestTooLargeForQuarantineStaysInRedis(t *testing.T) {
 	if got := b.arrivals.await(t, 2, patience)["large"]; len(got) != 1 || len(got[0].Body) != 2000 {
 		t.Errorf("arrived: %v", got)
 	}
-	b.awaitOver(t, redisbridge.ConditionUnfit)
+	b.awaitOver(t, health.Unfit)
 }
 
 // limitMessages sets the broker's max_message_size and returns what it was.

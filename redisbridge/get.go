@@ -126,6 +126,7 @@ func (p *Park) stateOf(f *store.Found) MessageState {
 	case store.Moved:
 		e.State, e.Rescheduled = StateMoved, changed
 		return e
+	case store.Waiting:
 	}
 	if !changed.Equal(e.Published) {
 		e.Rescheduled = changed

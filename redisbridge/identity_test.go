@@ -73,10 +73,10 @@ func TestOneIDReachesAllItsMessages(t *testing.T) {
 	desk := b.attend(t)
 	stop := b.run(t, nil)
 	contents := []amqp.Publishing{
-		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5100)}},
-		{Body: []byte("two"), Headers: amqp.Table{"x-delay": int64(5100)}},
-		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5200)}},
-		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(5100), "customer": "7"}},
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(3_600_100)}},
+		{Body: []byte("two"), Headers: amqp.Table{"x-delay": int64(3_600_100)}},
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(3_600_200)}},
+		{Body: []byte("one"), Headers: amqp.Table{"x-delay": int64(3_600_100), "customer": "7"}},
 	}
 	ids := []string{"all", "cancelled", "moved"}
 	for range 2 { // each is repeated
@@ -98,7 +98,8 @@ func TestOneIDReachesAllItsMessages(t *testing.T) {
 	}
 	b.changed(t, redisbridge.OutcomeDone, n)(b.park.Cancel(t.Context(), "cancelled"))
 	b.changed(t, redisbridge.OutcomeCancelledBefore, n)(b.park.Cancel(t.Context(), "cancelled"))
-	due := b.changed(t, redisbridge.OutcomeDone, n)(b.park.Reschedule(t.Context(), "moved", message.After(7*time.Second))).Due
+	due := b.changed(t, redisbridge.OutcomeDone, n)(b.park.Reschedule(t.Context(), "moved", message.After(2*time.Second))).Due
+	b.changed(t, redisbridge.OutcomeDone, n)(b.park.Reschedule(t.Context(), "all", message.After(0)))
 	until(t, "all have come", func() bool { return len(desk.times("all")) == n && len(desk.times("moved")) == n })
 	for _, at := range desk.times("moved") {
 		if at.Before(due) {
@@ -256,7 +257,7 @@ func TestSettledTwiceLosesNothing(t *testing.T) {
 		waitUntil(t, due.Add(100*time.Millisecond))
 	}
 	b.parkThis(t, &message.Message{ID: "again", RoutingKey: "order.unpaid", Body: []byte("two")}, message.After(3*time.Second))
-	if _, err := redisbridge.ClaimAndVanish(t.Context(), first, 0); err != nil { // which forgets what is over
+	if _, _, err := redisbridge.Claim(t.Context(), first, 0); err != nil { // which forgets what is over
 		t.Fatal(err)
 	}
 	if _, known, err := lookUp(b.park.Get(t.Context(), "again")); err != nil || !known {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -53,13 +54,13 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 // reported finds what only a bridge can see, once, as the first one says that does.
 func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
 	for _, one := range []struct {
-		condition redisbridge.Condition
+		condition health.Condition
 		code      string
 		command   string
 	}{
-		{redisbridge.ConditionUnconfirmed, confirmsMissing, "rabbitmq-diagnostics cluster_status"},
-		{redisbridge.ConditionIntakeStuck, intakeStuck, ""},
-		{redisbridge.ConditionUnfit, messageUnfit, ""},
+		{health.Unconfirmed, confirmsMissing, "rabbitmq-diagnostics cluster_status"},
+		{health.IntakeStuck, intakeStuck, ""},
+		{health.Unfit, messageUnfit, ""},
 	} {
 		for _, b := range i.Reports {
 			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == one.condition })

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -109,7 +110,7 @@ func (f *finder) conditions(p *Picture) {
 		since  time.Duration
 		detail string
 	}
-	all := map[redisbridge.Condition]reported{}
+	all := map[health.Condition]reported{}
 	for _, b := range f.b.redis.Bridges {
 		for _, c := range b.Conditions {
 			old := p.Now.Sub(b.At) + time.Duration(c.LastsMS)*time.Millisecond
@@ -119,10 +120,10 @@ func (f *finder) conditions(p *Picture) {
 		}
 	}
 	if loss := f.b.redis.Loss; loss != (redisbridge.Loss{}) {
-		all[redisbridge.ConditionRedisLost] = reported{max(0, p.Now.Sub(loss.At)), loss.String()}
+		all[health.RedisLost] = reported{max(0, p.Now.Sub(loss.At)), loss.String()}
 	}
 	for _, is := range slices.Sorted(maps.Keys(all)) {
-		if is == redisbridge.ConditionPolicy && !p.Management.Answered.IsZero() && !p.Management.IsAway() {
+		if is == health.Policy && !p.Management.Answered.IsZero() && !p.Management.IsAway() {
 			continue // seen with its own eyes
 		}
 		f.condition(is, f.now.Add(-all[is].since), all[is].detail)
@@ -130,7 +131,7 @@ func (f *finder) conditions(p *Picture) {
 }
 
 // condition adds one. A bridge of a later release may report what this one cannot explain.
-func (f *finder) condition(is redisbridge.Condition, since time.Time, detail string) {
+func (f *finder) condition(is health.Condition, since time.Time, detail string) {
 	text, do := cmp.Or(is.Means(), string(is)), is.Do()
 	if detail != "" {
 		text += " (" + detail + ")"
@@ -141,7 +142,7 @@ func (f *finder) condition(is redisbridge.Condition, since time.Time, detail str
 // policies tells of what the management API shows.
 func (f *finder) policies(p *Picture) {
 	if drifts := f.b.flows.Overrides; len(drifts) > 0 && !p.Management.IsAway() {
-		f.condition(redisbridge.ConditionPolicy, time.Time{}, topology.Overridden(drifts)+"; by statistics up to 10 s old")
+		f.condition(health.Policy, time.Time{}, topology.Overridden(drifts)+"; by statistics up to 10 s old")
 	}
 }
 

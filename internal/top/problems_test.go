@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/top"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -55,7 +56,7 @@ func TestProblems(t *testing.T) {
 			w.flows.Flows.Tiers[time.Minute] = topology.Flow{Messages: 40, NotTaken: 40}
 		}, []string{"not taken"}, "40 due, and not taken by their queue"},
 		{"a bridge reports what only it sees", func(w *world) {
-			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: redisbridge.ConditionRedisFull, LastsMS: 5000, Detail: "OOM"}}
+			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: health.RedisFull, LastsMS: 5000, Detail: "OOM"}}
 		}, []string{"condition: redis_full"}, "Redis is full: nothing is parked, and the inbox grows (OOM)"},
 		{"a bridge of a later release", func(w *world) {
 			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: "new"}}
@@ -65,7 +66,7 @@ func TestProblems(t *testing.T) {
 		}, []string{"condition: redis_lost"}, "Redis has lost parked messages (seen at 2030-01-01T07:59:00Z: the layout (bridge alpha-ABCDEFGH))"},
 		{"a policy makes everything early", func(w *world) {
 			w.flows.Overrides = []topology.Drift{{Kind: topology.KindQueue, Name: "orders.tier.1h", Field: "message-ttl", Expected: "3600000", Found: "500", OperatorPolicy: "short"}}
-			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: redisbridge.ConditionPolicy}}
+			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: health.Policy}}
 		}, []string{"condition: policy"}, `a policy overrides the queues' arguments: messages come early, are dropped or refused ` +
 			`(operator policy "short": message-ttl 500 instead of 3600000, queues: 1; by statistics up to 10 s old)`},
 		{"a queue answers nothing", func(w *world) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/meters"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -121,7 +122,7 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.Activity
-			wrong := map[redisbridge.Condition]bool{}
+			wrong := map[health.Condition]bool{}
 			for _, b := range all {
 				good = b.Check(context.Background()) == nil && good
 				for _, c := range b.Conditions() {
@@ -137,7 +138,7 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 			ch <- prometheus.MustNewConstMetric(shards, prometheus.GaugeValue, float64(sum.Shards))
 			ch <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(sum.LeaseExpiries))
 			ch <- prometheus.MustNewConstMetric(reconnects, prometheus.CounterValue, float64(sum.Reconnects))
-			for _, c := range redisbridge.Conditions() {
+			for _, c := range health.All() {
 				ch <- prometheus.MustNewConstMetric(conditions, prometheus.GaugeValue, meters.Truth(wrong[c]), string(c))
 			}
 			for outcome, n := range map[string]int64{

@@ -6,9 +6,9 @@ func All() []Mutant {
 		// Messages are lost.
 		{
 			Name: "a bridge settles what it has published, before the broker confirms",
-			File: "redisbridge/promote.go",
-			Old:  "		s.b.stop(began, err)\n		land(err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n",
-			New:  "		s.b.stop(began, err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n	land(nil)\n",
+			File: "redisbridge/internal/promote/promote.go",
+			Old:  "		s.p.stop(began, err)\n		complete(err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n",
+			New:  "		s.p.stop(began, err)\n	})\n	if err != nil {\n		left()\n		return err\n	}\n	complete(nil)\n",
 			Only: "tiers and lanes refuse",
 			Rule: "published, and comes",
 		},
@@ -22,9 +22,9 @@ func All() []Mutant {
 		},
 		{
 			Name: "the intake acknowledges before Redis has the message",
-			File: "redisbridge/intake.go",
-			Old:  "	for unsure := false; ; {\n		err := b.place(work, ready, &e)\n",
-			New:  "	acks.add(d.DeliveryTag)\n	for unsure := false; ; {\n		err := b.place(work, ready, &e)\n		if err == nil {\n			return\n		}\n",
+			File: "redisbridge/internal/intake/intake.go",
+			Old:  "	for unsure := false; ; {\n		err := i.place(work, ready, &e)\n",
+			New:  "	acks.add(d.DeliveryTag)\n	for unsure := false; ; {\n		err := i.place(work, ready, &e)\n		if err == nil {\n			return\n		}\n",
 			Only: "bridge killed",
 			Rule: "published, and comes",
 		},
@@ -92,14 +92,14 @@ func All() []Mutant {
 		// Messages come early, or late.
 		{
 			Name: "a message leaves its lane 20 ms early",
-			File: "redisbridge/route.go",
+			File: "redisbridge/internal/promote/route.go",
 			Old:  "		out.Publishing.Expiration = message.ExpirationMS(p.left)\n",
 			New:  "		out.Publishing.Expiration = message.ExpirationMS(p.left - 20*time.Millisecond)\n",
 			Rule: "not early",
 		},
 		{
 			Name: "a bridge goes by its own clock",
-			File: "redisbridge/shard.go",
+			File: "redisbridge/internal/promote/shard.go",
 			Old:  "	return max(least, s.last.Now)\n",
 			New:  "	return max(least, s.last.Now, time.Now().UnixMilli())\n",
 			Rule: "not early",
@@ -230,7 +230,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "a queue that answers nothing holds up the messages of others",
-			File: "redisbridge/promote.go",
+			File: "redisbridge/internal/promote/promote.go",
 			Old:  "	return n >= window && n-s.unanswered.Silent() >= window\n",
 			New:  "	return n >= 4\n",
 			Rule: "waits for no other queue",
@@ -245,7 +245,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "each message that is taken in leaves a goroutine behind",
-			File: "redisbridge/intake.go",
+			File: "redisbridge/internal/intake/intake.go",
 			Old:  "				hands.Go(func() { take(&d) })\n",
 			New:  "				hands.Go(func() { take(&d) })\n				go func() { select {} }()\n",
 			Rule: "goroutines do not pile up",

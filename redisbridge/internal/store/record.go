@@ -94,8 +94,10 @@ func (r Record) mended() Record {
 	return r + Record(make([]byte, recordMaxHead-min(recordMaxHead, len(r))))
 }
 
-// Due, and ParkedAt, or when the message was planned anew or came to its end, in Unix ms.
-func (r Record) Due() int64      { return unix48(string(r)) }
+// Due is when the message is due, Unix ms.
+func (r Record) Due() int64 { return unix48(string(r)) }
+
+// ParkedAt is when the message was parked, planned anew, or came to its end, Unix ms.
 func (r Record) ParkedAt() int64 { return unix48(string(r[6:])) }
 
 // Published returns when the message was published, Unix ms, or 0 if that is not known.
@@ -106,8 +108,13 @@ func (r Record) Published() int64 {
 	return unix48(string(r[recordHeader:]))
 }
 
+// Version counts how often the message was rescheduled while the broker had a copy.
 func (r Record) Version() int { return r.stamp() % versions }
+
+// State is what has become of the message.
 func (r Record) State() State { return State(r.stamp() >> stampState & 7) }
+
+// Direct reports whether the message goes into no lane.
 func (r Record) Direct() bool { return r.stamp()&stampDirect != 0 }
 
 // Unsettled says whether the message was delivered, and its bridge has not settled it.

@@ -1,4 +1,4 @@
-package redisbridge_test
+package promote_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 )
 
 // A flood of messages that nobody traces costs a bridge nothing, with and without a
@@ -22,7 +22,7 @@ func TestPromotingUntracedMessagesAllocatesNothing(t *testing.T) { //nolint:para
 		"off":                   {nil, amqp.Table{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 		"on, without a context": {sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), amqp.Table{"shop": "berlin"}},
 	} {
-		promote := redisbridge.PromotingSpan(test.provider, test.headers)
+		promote := promote.PromotingSpan(test.provider, test.headers)
 		if n := testing.AllocsPerRun(1000, promote); n > 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
@@ -31,7 +31,7 @@ func TestPromotingUntracedMessagesAllocatesNothing(t *testing.T) { //nolint:para
 		t.Errorf("got spans %v", made)
 	}
 	// And what is sampled does have one, or this test would show nothing.
-	redisbridge.PromotingSpan(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
+	promote.PromotingSpan(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
 		amqp.Table{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})()
 	if made := spans.GetSpans(); len(made) != 1 {
 		t.Errorf("got spans %v, want one", made)

@@ -1,8 +1,7 @@
-package redisbridge
+package promote
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -165,21 +164,6 @@ func (p *backlog) hear(text string) {
 	}
 	p.others[id] = at
 	p.move(at.seen)
-}
-
-// tellOthers tells the other bridges, while there is a backlog.
-func (b *Bridge) tellOthers(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-b.backlog.tell:
-		}
-		if due, ok := b.backlog.last(time.Now()); ok {
-			// A bridge that does not hear it does not wait, and is out of order at worst.
-			b.store.Tell(ctx, fmt.Sprint(paceWord, b.id, " ", due))
-		}
-	}
 }
 
 // catchUpSpeed is how many times as fast as time goes by a shard promotes what is

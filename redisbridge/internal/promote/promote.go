@@ -1,4 +1,4 @@
-package redisbridge
+package promote
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
@@ -17,11 +18,11 @@ import (
 // nothing was sent, and nothing else can be before another claim.
 func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	if s.now()-m.Due() > backlogAge.Milliseconds() {
-		s.b.backlog.keep(ctx, s.n, m.Due(), s.last.Since.Add(s.b.config.Lease/3))
+		s.p.backlog.keep(ctx, s.n, m.Due(), s.last.Since.Add(s.p.config.Lease/3))
 	} else {
-		s.b.backlog.done(s.n)
+		s.p.backlog.done(s.n)
 	}
-	if err := s.poise(ctx); err != nil {
+	if err := s.awaitPublishable(ctx); err != nil {
 		return err
 	}
 	leads := s.leads
@@ -38,16 +39,16 @@ func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	if waits {
 		headers = amqp.Table{}
 	}
-	out, path := outgoing(s.b.config.Topology, s.n, m, p, headers)
+	out, path := outgoing(s.p.config.Topology, s.n, m, p, headers)
 	if reason := s.poison.givenUp(m.Key()); reason != nil {
 		p, waits = plan{}, false
-		out, path = quarantined(s.b.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
+		out, path = quarantined(s.p.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
 	}
 	switch there, waited, err := s.expectReady(ctx, out); {
 	case err != nil:
 		return err
 	case !there:
-		s.putBack(m, s.now()+s.b.readyExchanges.pause(entryOf(out)).Milliseconds())
+		s.putBack(m, s.now()+s.exchangePause(entryOf(out)).Milliseconds())
 		return nil
 	case waited:
 		return s.promote(ctx, m) // the plan is as old as that
@@ -73,7 +74,7 @@ func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	}
 	s.inflight.add()
 	span := s.startPromoting(&out, path)
-	land := func(err error) {
+	complete := func(err error) {
 		endPromoting(span, err)
 		o := outcome{Parked: m, path: path, err: err}
 		switch {
@@ -82,32 +83,32 @@ func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 		case alone && broker.Objected(err):
 			wait, held := s.poison.count(m.Key(), err, broker.Unfit(err))
 			o.PromoteAt = now + wait.Milliseconds()
-			s.b.log.Error("the broker closes the channel over a message; trying again later", "id", m.ID, "in", wait, "error", err)
+			s.p.config.Logger.Error("the broker closes the channel over a message; trying again later", "id", m.ID, "in", wait, "error", err)
 			if held {
-				s.b.conditions.begin(ConditionUnfit, fmt.Sprintf("message %q: %v", m.ID, err), "id", m.ID)
+				s.p.config.Conditions.Begin(health.Unfit, fmt.Sprintf("message %q: %v", m.ID, err), "id", m.ID)
 			}
 		}
 		s.inflight.complete(o)
 	}
 	if p.lane == 0 {
-		land = s.noting(m, land)
+		complete = s.noting(m, complete)
 	}
 	if waits {
-		time.AfterFunc(p.left, func() { s.publishDue(ctx, out, target, m, path, land) })
+		time.AfterFunc(p.left, func() { s.publishDue(ctx, out, target, m, path, complete) })
 		return nil
 	}
 	send := s.ready.Publish
 	if p.lane > 0 {
 		send = s.lane
 	}
-	err := s.publish(ctx, send, out, target, m.ID, path, land)
+	err := s.publish(ctx, send, out, target, m.ID, path, complete)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
 		s.inflight.cancel()
 		return err
 	}
 	if err != nil {
-		land(err)
+		complete(err)
 	}
 	return nil
 }
@@ -121,19 +122,19 @@ func (s *shard) putBack(m *store.Parked, promoteAt int64) {
 
 var errLeaseOver = errors.New("redisbridge: the lease may be over: this process, Redis or the broker stood still")
 
-// poise waits until a message can go to the broker at once: what happens between
+// awaitPublishable waits until a message can go to the broker at once: what happens between
 // planning and publishing is missing from the time that it spends in a lane, and
 // a message that is late there holds all others up. So it sees to it that neither
 // Redis' clock nor the lease are those of before a pause, of this process too.
-func (s *shard) poise(ctx context.Context) error {
-	s.awaitRoom(ctx, s.last.Since.Add(s.b.config.Lease/3))
-	if err := s.b.conn.Ready(ctx); err != nil {
+func (s *shard) awaitPublishable(ctx context.Context) error {
+	s.awaitRoom(ctx, s.last.Since.Add(s.p.config.Lease/3))
+	if err := s.p.config.Conn.Ready(ctx); err != nil {
 		return err
 	}
 	if err := s.readClock(ctx); err != nil {
 		return err
 	}
-	if time.Since(s.last.Since) > s.b.config.Lease {
+	if time.Since(s.last.Since) > s.p.config.Lease {
 		return errLeaseOver
 	}
 	return nil
@@ -164,8 +165,8 @@ func targetOf(p plan, out broker.Outgoing) broker.Target {
 // leadsToSilence reports whether the queue that out reaches out of its lane is known to be
 // silent. The message would hold up all others in that lane: it is published when it is due.
 func (s *shard) leadsToSilence(out broker.Outgoing) bool {
-	t := broker.Target{Exchange: s.b.config.Topology.ReadyExchangeOf(entryOf(out)), Key: out.RoutingKey}
-	return s.unanswered.Silence(t) > 0 || s.b.unanswered.Silence(t) > 0
+	t := broker.Target{Exchange: s.p.config.Topology.ReadyExchangeOf(entryOf(out)), Key: out.RoutingKey}
+	return s.unanswered.Silence(t) > 0 || s.p.config.TakesIn.Silence(t) > 0
 }
 
 // silentPause bounds how long a message waits in Redis for a target that is silent.
@@ -202,19 +203,19 @@ func (s *shard) awaitRoom(ctx context.Context, patience time.Time) {
 
 // publishDue publishes a message that has waited here until it is due, out of the loop, or
 // puts it back where its target has fallen silent.
-func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Target, m *store.Parked, path message.Path, land func(error)) {
+func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Target, m *store.Parked, path message.Path, complete func(error)) {
 	silence, err := s.unanswered.AdmitUnlessSilent(ctx, t, broker.QueueBound)
 	switch {
 	case err != nil:
-		land(fmt.Errorf("%w: %w", broker.ErrNotSent, err))
+		complete(fmt.Errorf("%w: %w", broker.ErrNotSent, err))
 		return
 	case silence > 0:
 		m.PromoteAt = m.Due() + pauseAfter(silence).Milliseconds()
 		s.inflight.complete(outcome{Parked: m, back: true})
 		return
 	}
-	if err := s.publish(ctx, s.ready.Publish, out, t, m.ID, path, land); err != nil {
-		land(err)
+	if err := s.publish(ctx, s.ready.Publish, out, t, m.ID, path, complete); err != nil {
+		complete(err)
 	}
 }
 
@@ -222,7 +223,7 @@ func (s *shard) publishDue(ctx context.Context, out broker.Outgoing, t broker.Ta
 func (s *shard) lane(ctx context.Context, t broker.Target, out broker.Outgoing, done func(error)) error {
 	p := s.lanes[t.Exchange]
 	if p == nil {
-		p = broker.NewSequence(s.b.conn)
+		p = broker.NewSequence(s.p.config.Conn)
 		s.lanes[t.Exchange] = p
 	}
 	return p.Publish(ctx, out, done)
@@ -233,10 +234,10 @@ type sending func(ctx context.Context, t broker.Target, out broker.Outgoing, don
 
 // publish publishes a message that was admitted to t.
 func (s *shard) publish(
-	ctx context.Context, send sending, out broker.Outgoing, t broker.Target, id string, path message.Path, land func(error),
+	ctx context.Context, send sending, out broker.Outgoing, t broker.Target, id string, path message.Path, complete func(error),
 ) error {
 	s.entering.Add(1)
-	began := s.b.stopwatch()
+	began := s.p.stopwatch()
 	left := func() {
 		s.unanswered.Answered(t)
 		s.entering.Add(-1)
@@ -244,13 +245,40 @@ func (s *shard) publish(
 	}
 	err := send(ctx, t, out, func(err error) {
 		left()
-		s.b.stop(began, err)
-		land(err)
+		s.p.stop(began, err)
+		complete(err)
 	})
 	if err != nil {
 		left()
 		return err
 	}
-	s.b.config.Observe(StepPublished, id, path)
+	s.p.config.Observe(Published, id, path)
 	return nil
+}
+
+// entryOf returns the entry that out was made for (see outgoing).
+func entryOf(out broker.Outgoing) string {
+	entry, _ := out.Publishing.Headers[message.HeaderEntry].(string)
+	return entry
+}
+
+// expectReady reports whether the ready exchange that out ends in is there, and
+// whether it had to wait for the answer. Where it is missing the shard does not
+// ask again before the pause is over.
+func (s *shard) expectReady(ctx context.Context, out broker.Outgoing) (there, waited bool, err error) {
+	entry := entryOf(out)
+	if s.p.config.Ready.Has(entry) || out.Exchange == s.p.config.Topology.RetryExchange() {
+		return true, false, nil
+	}
+	exchange := s.p.config.Topology.ReadyExchangeOf(entry)
+	if time.Now().Before(s.absent[exchange]) {
+		return false, false, nil
+	}
+	there, err = s.p.config.Ready.Look(ctx, entry)
+	if err == nil && !there {
+		s.absent[exchange] = time.Now().Add(s.exchangePause(entry))
+		s.p.config.Logger.Warn("messages wait for their entry's ready exchange, which is missing: put the entry back into the configuration and apply the topology",
+			"shard", s.n, "entry", entry, "exchange", exchange)
+	}
+	return there, true, err
 }

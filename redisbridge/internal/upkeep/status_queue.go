@@ -1,23 +1,26 @@
-package redisbridge
+package upkeep
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
-	// showRest is how many times less often the display looks while nothing changes, and
+	// showRest is how many times less often it looks while nothing changes, and
 	// showWhole how many times less often it then looks at more than the running counts.
 	showRest  = 3
 	showWhole = 30
@@ -27,20 +30,31 @@ const (
 	showGone = time.Second
 )
 
-// statusQueue shows in the management UI how much is parked and when the next message is
+// StatusConfig of a [StatusQueue].
+type StatusConfig struct {
+	Store    *store.Store
+	Topology *topology.Topology
+	Conn     *broker.Conn
+	Bridge   string        // its ID
+	Every    time.Duration // at most so often
+	First    func() bool   // whether this bridge is the one that shows
+	Logger   *slog.Logger
+}
+
+// StatusQueue shows in the management UI how much is parked and when the next message is
 // due, where an operator looks first and without opening anything: in the list of
 // queues, as the name of an empty queue. The queue is exclusive, so that the broker
-// removes it with the bridge's connection, and the statusQueue never outlives who keeps it.
+// removes it with the bridge's connection, and what is shown never outlives the bridge that keeps it.
 // One of the bridges has it.
-type statusQueue struct {
-	b       *Bridge
+type StatusQueue struct {
+	config  StatusConfig
 	turn    chan struct{} // who is alive has changed
 	stirred chan struct{} // something was parked that is due earlier than all else
 	ch      *amqp.Channel
 	names   []string  // of the queues that may be there: the last is shown, others are to go
 	status  status    // the last one
 	counted string    // the running counts before that
-	holds   time.Time // until when the sight holds while these are the same
+	holds   time.Time // until when the status holds while these are the same
 	away    time.Time // since when Redis has not answered
 	looked  time.Time // when, the last time
 	next    time.Time // when to look again
@@ -48,18 +62,22 @@ type statusQueue struct {
 	said    string    // the last fault that was logged
 }
 
-func newStatusQueue(b *Bridge) *statusQueue {
-	return &statusQueue{b: b, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
+// NewStatusQueue does no I/O.
+func NewStatusQueue(c StatusConfig) *StatusQueue {
+	return &StatusQueue{config: c, turn: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
 }
 
-// run shows until ctx ends. It never fails: no message depends on it.
-func (d *statusQueue) run(ctx context.Context) error {
-	if d.b.config.ShowEvery == ShowNever {
-		return nil
-	}
+// MembersChanged says that other bridges are alive than before.
+func (d *StatusQueue) MembersChanged() { signal(d.turn) }
+
+// Stirred says that something was parked that is due earlier than all else.
+func (d *StatusQueue) Stirred() { signal(d.stirred) }
+
+// Run shows until ctx ends. It never fails: no message depends on it.
+func (d *StatusQueue) Run(ctx context.Context) {
 	for ctx.Err() == nil && !d.refused {
-		wait := showRest * d.b.config.ShowEvery
-		if d.b.register.first() {
+		wait := showRest * d.config.Every
+		if d.config.First() {
 			if !time.Now().Before(d.next) {
 				d.look(ctx)
 			}
@@ -74,24 +92,23 @@ func (d *statusQueue) run(ctx context.Context) error {
 		case <-d.turn:
 		case <-d.stirred:
 			d.holds = time.Time{}
-			if soon := d.looked.Add(d.b.config.ShowEvery); soon.Before(d.next) {
+			if soon := d.looked.Add(d.config.Every); soon.Before(d.next) {
 				d.next = soon
 			}
 		}
 		timer.Stop()
 	}
 	d.hide(ctx)
-	return nil
 }
 
 // look renews what is shown.
-func (d *statusQueue) look(ctx context.Context) {
-	every := d.b.config.ShowEvery
+func (d *StatusQueue) look(ctx context.Context) {
+	every := d.config.Every
 	bounded, cancel := context.WithTimeout(ctx, max(every, time.Second))
 	defer cancel()
-	counted, err := d.b.store.RunningCounts(bounded)
+	counted, err := d.config.Store.RunningCounts(bounded)
 	if err == nil && (counted != d.counted || time.Now().After(d.holds)) {
-		err = d.glance(bounded, counted)
+		err = d.overview(bounded, counted)
 	}
 	if ctx.Err() != nil {
 		return
@@ -116,36 +133,41 @@ func (d *statusQueue) look(ctx context.Context) {
 	d.said = ""
 }
 
-// glance looks at all that is shown. When nothing has changed since the last time, that
+// overview looks at all that is shown. When nothing has changed since the last time, that
 // holds until the next message is due.
-func (d *statusQueue) glance(ctx context.Context, counted string) error {
-	g, err := d.b.park.Glance(ctx)
-	if err != nil {
-		return err
+func (d *StatusQueue) overview(ctx context.Context, counted string) error {
+	var now time.Time
+	var shards []store.Overview
+	for n := range d.config.Topology.Shards() {
+		shard, at, err := d.config.Store.Overview(ctx, n, now)
+		if err != nil {
+			return err
+		}
+		now, shards = at, append(shards, shard)
 	}
 	before := d.status
-	d.status, d.counted, d.holds = seen(&g), counted, time.Time{}
+	d.status, d.counted, d.holds = sumUp(shards, now), counted, time.Time{}
 	if d.status == before || !before.known {
-		d.holds = time.Now().Add(d.status.rest(g.Now, d.b.config.ShowEvery))
+		d.holds = time.Now().Add(d.status.rest(now, d.config.Every))
 	}
 	return nil
 }
 
 // show has a queue with today's name and no other. It declares the queue even if it
 // should be there: it may have been deleted, or the connection is another one.
-func (d *statusQueue) show(ctx context.Context) error {
+func (d *StatusQueue) show(ctx context.Context) error {
 	if d.ch == nil || d.ch.IsClosed() {
-		ch, err := d.b.consume.Channel(ctx)
+		ch, err := d.config.Conn.Channel(ctx)
 		if err != nil {
 			return err
 		}
 		d.ch = ch
 	}
-	name := d.b.config.Topology.Shown(d.status.text(d.away))
+	name := d.config.Topology.Shown(d.status.text(d.away))
 	args := amqp.Table{
 		"x-queue-type": "classic", // whatever the virtual host's default is: no other can be exclusive
 		"about":        "No queue for messages: its name says how many wait in Redis, and when the next of all is due. A bridge keeps it up to date, and it goes with that bridge.",
-		"shown by":     d.b.id,
+		"shown by":     d.config.Bridge,
 		"since":        time.Now().UTC().Format(time.RFC3339),
 		"parked for":   cmp.Or(d.status.lanes, "none"),
 	}
@@ -167,7 +189,7 @@ func (d *statusQueue) show(ctx context.Context) error {
 }
 
 // hide takes away what is shown.
-func (d *statusQueue) hide(ctx context.Context) {
+func (d *StatusQueue) hide(ctx context.Context) {
 	ch, names := d.ch, d.names
 	d.ch, d.names, d.next = nil, nil, time.Time{}
 	if len(names) > 0 && ch.IsClosed() && ctx.Err() == nil {
@@ -175,7 +197,7 @@ func (d *statusQueue) hide(ctx context.Context) {
 		// bridge shows already. What this one has shown goes with its connection, not before.
 		bounded, cancel := context.WithTimeout(ctx, showGone)
 		defer cancel()
-		if again, err := d.b.consume.Channel(bounded); err == nil {
+		if again, err := d.config.Conn.Channel(bounded); err == nil {
 			ch = again
 		}
 	}
@@ -198,26 +220,26 @@ func (d *statusQueue) hide(ctx context.Context) {
 }
 
 // fail says once why nothing is shown.
-func (d *statusQueue) fail(ctx context.Context, err error) {
+func (d *StatusQueue) fail(ctx context.Context, err error) {
 	var closed *amqp.Error
 	switch {
 	case !errors.As(err, &closed) || !closed.Server:
 		return // the connection is lost, and comes back
 	case closed.Code == amqp.ResourceLocked:
 		// The bridge before this one is not gone yet, or the next one was quicker.
-		d.b.log.DebugContext(ctx, "another bridge shows what is parked", "error", err)
+		d.config.Logger.DebugContext(ctx, "another bridge shows what is parked", "error", err)
 		return
 	}
 	d.refused = closed.Code == amqp.AccessRefused
-	d.next = time.Now().Add(showRest * d.b.config.ShowEvery)
+	d.next = time.Now().Add(showRest * d.config.Every)
 	if d.said != err.Error() {
 		d.said = err.Error()
-		d.b.log.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
-			"remedy", "grant configure for '^"+d.b.config.Topology.Prefix()+"\\..*', or have the bridge show nothing (ShowNever, --show-every 0)")
+		d.config.Logger.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
+			"remedy", "grant configure for '^"+d.config.Topology.Prefix()+"\\..*', or have the bridge show nothing (ShowNever, --show-every 0)")
 	}
 }
 
-// status is what a glance has to tell.
+// status is what there is to tell.
 type status struct {
 	known     bool
 	parked    int
@@ -226,17 +248,18 @@ type status struct {
 	lanes     string    // parked, by lane
 }
 
-// seen sums up a glance.
-func seen(g *Glance) status {
-	s := status{known: true, parked: g.Parked(), next: g.NextDue(), lateSince: g.OldestLate()}
-	if g.Now.Sub(s.lateSince) < showLate {
-		s.lateSince = time.Time{}
-	}
+func sumUp(shards []store.Overview, now time.Time) status {
+	s := status{known: true}
 	byLane := map[time.Duration]int{}
-	for _, shard := range g.Shards {
+	for _, shard := range shards {
 		for lane, n := range shard.Parked {
 			byLane[lane] += n
+			s.parked += n
 		}
+		s.next, s.lateSince = earlier(s.next, shard.NextDue), earlier(s.lateSince, shard.OldestLate)
+	}
+	if now.Sub(s.lateSince) < showLate {
+		s.lateSince = time.Time{}
 	}
 	var lanes []string
 	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
@@ -244,10 +267,18 @@ func seen(g *Glance) status {
 		if lane > 0 {
 			where = "lane " + topology.TTLName(lane)
 		}
-		lanes = append(lanes, where+": "+grouped(byLane[lane]))
+		lanes = append(lanes, where+": "+humanize.Comma(int64(byLane[lane])))
 	}
 	s.lanes = strings.Join(lanes, ", ")
 	return s
+}
+
+// earlier returns the earlier one; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // rest is how long nothing will change by itself, at most.
@@ -261,7 +292,7 @@ func (s status) rest(now time.Time, every time.Duration) time.Duration {
 
 // text is what the list of queues shows.
 func (s status) text(away time.Time) string {
-	figures := grouped(s.parked) + " parked in Redis"
+	figures := humanize.Comma(int64(s.parked)) + " parked in Redis"
 	if !away.IsZero() {
 		unknown := fmt.Sprintf("unknown since %s how many are parked, as Redis does not answer", instantText(away))
 		if s.known {
@@ -281,12 +312,3 @@ func (s status) text(away time.Time) string {
 }
 
 func instantText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}

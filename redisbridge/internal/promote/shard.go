@@ -1,4 +1,4 @@
-package redisbridge
+package promote
 
 import (
 	"context"
@@ -38,19 +38,20 @@ const (
 	readyChannels = 16
 	// claimMost is how many messages are claimed at once.
 	claimMost = 256
-	// refusedPause is how long a message waits that a queue has refused, and
-	// brokenPause, at most, one over which the broker has closed the channel;
-	// unfitPause, where it objects to the message itself.
+	// refusedPause is how long a message waits that a queue has refused, and brokenPause,
+	// at most, one over which the broker has closed the channel; health.UnfitPause, where
+	// it objects to the message itself.
 	refusedPause = time.Second
 	brokenPause  = time.Minute
-	unfitPause   = time.Hour
+	// retryPause is between two tries.
+	retryPause = 500 * time.Millisecond
 )
 
 // shard promotes the messages of one shard while this bridge owns it. One
 // goroutine claims and publishes into the lanes, so that the order of publishing is the order
 // of promotion; another one settles.
 type shard struct {
-	b        *Bridge
+	p        *Promoter
 	n        int
 	lanes    map[string]*broker.Publisher // by exchange; each in due order
 	ready    *broker.Pool                 // for what goes straight to the ready exchange
@@ -78,14 +79,15 @@ type shard struct {
 
 	poison *poisonBackoff
 
-	health health
+	health shardHealth
 }
 
-func newShard(b *Bridge, n int) *shard {
+func newShard(p *Promoter, n int) *shard {
+	c := &p.config
 	return &shard{
-		b: b, n: n, lanes: map[string]*broker.Publisher{},
-		ready: broker.NewPool(b.conn, readyChannels), absent: map[string]time.Time{}, leads: b.config.Topology.Leads(), inflight: newInflight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: b.store.Clock(n), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
+		p: p, n: n, lanes: map[string]*broker.Publisher{},
+		ready: broker.NewPool(c.Conn, readyChannels), absent: map[string]time.Time{}, leads: c.Topology.Leads(), inflight: newInflight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
+		entered: make(chan struct{}, 1), clock: c.Store.Clock(n), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
 	}
 }
 
@@ -101,7 +103,7 @@ func (s *shard) run(ctx context.Context) error {
 	s.discardAhead()
 
 	// What is in flight is finished, but not for ever.
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.b.config.DrainTimeout)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.p.config.DrainTimeout)
 	defer cancel()
 	if s.inflight.drain(drain) == nil {
 		_ = s.yield(drain) // otherwise the lease ends by itself
@@ -123,17 +125,17 @@ func (s *shard) promoteAll(ctx context.Context) error {
 		case err == nil:
 			s.health.end(nil)
 			if !healthy {
-				s.b.log.Info("shard works again", "shard", s.n)
+				s.p.config.Logger.Info("shard works again", "shard", s.n)
 			}
 			healthy = true
 			wait.Reset()
 			s.sleep(ctx, sleep)
-		case s.b.ends(err):
+		case s.p.config.Ends(err):
 			return err
 		default:
 			s.health.end(err)
 			if healthy {
-				s.b.log.Warn("shard cannot be worked on for now", "shard", s.n, "error", err)
+				s.p.config.Logger.Warn("shard cannot be worked on for now", "shard", s.n, "error", err)
 			}
 			healthy = false
 			pause(ctx, wait.NextBackOff())
@@ -148,21 +150,21 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err := s.inflight.fault(); err != nil {
 		return 0, s.recover(ctx, err)
 	}
-	if err := s.b.conn.Ready(ctx); err != nil {
+	if err := s.p.config.Conn.Ready(ctx); err != nil {
 		return 0, err
 	}
 	c, err := s.nextClaim(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s.b.reporter.sees(s.n, &c)
+	s.reports(&c)
 	s.health.own(c.Status == store.AnswerOwned, c.Expired)
 	if c.Status != store.AnswerOwned {
-		s.b.backlog.done(s.n)
+		s.p.backlog.done(s.n)
 		return s.standBy(&c), nil
 	}
 	if c.Turn <= s.highest {
-		s.b.lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.Turn, s.highest))
+		s.p.config.Lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.Turn, s.highest))
 	}
 	s.turn, s.highest, s.last = c.Turn, c.Turn, c
 	s.catchUp.held = c.Held
@@ -171,10 +173,10 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.claimAhead(ctx)
 	}
 	if len(c.Messages) == 0 {
-		s.b.backlog.done(s.n)
+		s.p.backlog.done(s.n)
 	}
 	for _, m := range c.Messages {
-		s.b.config.Observe(StepClaimed, m.ID, "")
+		s.p.config.Observe(Claimed, m.ID, "")
 	}
 	for i, m := range c.Messages {
 		if err := s.promote(ctx, m); err != nil {
@@ -185,13 +187,13 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	s.single = max(0, s.single-len(c.Messages))
 
 	switch {
-	case c.Asked && !s.b.register.prefers(s.n):
+	case c.Asked && !s.p.config.Prefers(s.n):
 		return 0, s.handOver(ctx)
 	case len(c.Messages) == 0 && s.inflight.count() == 0 && c.InFlight > 0:
 		s.turn = -1 // claimed by no live bridge: have them returned
 		return 0, nil
 	case c.Room == 0:
-		s.inflight.landed(ctx, s.b.config.Lease/2)
+		s.inflight.landed(ctx, s.p.config.Lease/2)
 		return 0, nil
 	case full:
 		return 0, nil // there may be more
@@ -204,10 +206,10 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		sleep = time.Duration(c.Next-s.now()) * time.Millisecond
 	}
 	if s.inflight.count() > 0 {
-		sleep = min(sleep, s.b.config.Lease/2)
+		sleep = min(sleep, s.p.config.Lease/2)
 	}
 	began := time.Now()
-	s.b.awaitTick(ctx, claimTick)
+	s.p.awaitTick(ctx, claimTick)
 	return sleep - time.Since(began), nil
 }
 
@@ -244,7 +246,7 @@ func (s *shard) room() int {
 	if s.single > 0 {
 		return 1 - min(1, s.moving())
 	}
-	return max(0, min(claimMost, s.b.config.MaxInFlight-s.moving()))
+	return max(0, min(claimMost, s.p.config.MaxInFlight-s.moving()))
 }
 
 // moving returns how many messages are in flight, without those that wait for the answer of
@@ -289,12 +291,12 @@ func (s *shard) standBy(c *store.Claimed) time.Duration {
 // handOver gives the shard to the bridge that asks for it, once nothing is in
 // hand any more, so that its lanes never have two writers.
 func (s *shard) handOver(ctx context.Context) error {
-	patience, cancel := context.WithTimeout(ctx, s.b.config.Lease)
+	patience, cancel := context.WithTimeout(ctx, s.p.config.Lease)
 	defer cancel()
 	if err := s.settled(patience); err != nil {
 		return nil // renew the lease, and try again
 	}
-	s.b.log.Info("handing a shard over", "shard", s.n)
+	s.p.config.Logger.Info("handing a shard over", "shard", s.n)
 	s.health.own(false, false)
 	return s.yield(ctx)
 }
@@ -331,11 +333,11 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 		return err
 	}
 	s.inflight.forgive()
-	s.b.repairs.consider(fault)
+	s.p.config.Repairs.Consider(fault)
 	if exchange, ok := broker.MissingExchange(fault); ok {
 		// Only what goes there has to wait. The rest is published again at once.
 		s.absent[exchange] = time.Now().Add(refusedPause)
-		s.b.readyExchanges.forget(fault)
+		s.p.config.Ready.Forget(fault)
 	}
 	if broker.Objected(fault) && s.single == 0 {
 		s.single = claimMost // to find the message to which the broker objects
@@ -346,12 +348,12 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 // claim claims up to room messages. Of those that are late to be promoted, and not overdue,
 // it goes no more than step beyond the earliest.
 func (s *shard) claim(ctx context.Context, room int, step time.Duration) (store.Claimed, error) {
-	c, err := s.b.store.Claim(ctx, s.n, store.Claim{
-		Bridge: s.b.id, Preferred: s.b.register.prefers(s.n), Lease: s.b.config.Lease, Grace: standbyGrace,
+	c, err := s.p.config.Store.Claim(ctx, s.n, store.Claim{
+		Bridge: s.p.config.Bridge, Preferred: s.p.config.Prefers(s.n), Lease: s.p.config.Lease, Grace: standbyGrace,
 		Turn: s.turn, Room: room, Step: step,
 	})
 	if err == nil {
-		s.b.heard.Store(time.Now().UnixNano())
+		s.p.config.Heard()
 	}
 	return c, err
 }
@@ -370,7 +372,7 @@ func (s *shard) readClock(ctx context.Context) error {
 			return nil
 		}
 		s.read = asked
-		if err := s.b.store.ReadClock(ctx, s.n); err != nil {
+		if err := s.p.config.Store.ReadClock(ctx, s.n); err != nil {
 			return fmt.Errorf("read the clock of shard %d: %w", s.n, err)
 		}
 	}
@@ -385,6 +387,34 @@ func (s *shard) now() int64 {
 
 // yield gives the shard up.
 func (s *shard) yield(ctx context.Context) error {
-	s.b.reporter.owns(s.n, false)
-	return s.b.store.Yield(ctx, s.n, s.b.id)
+	s.p.config.Stats.Owns(s.n, false)
+	return s.p.config.Store.Yield(ctx, s.n, s.p.config.Bridge)
+}
+
+// exchangePause is how long a message waits for its entry's ready exchange: shortly where
+// it is about to be put back, and otherwise until the entry is configured.
+func (s *shard) exchangePause(entry string) time.Duration {
+	if s.p.config.Topology.HasEntry(entry) {
+		return refusedPause
+	}
+	return s.p.config.RepairEvery
+}
+
+// reports takes the answer to a claim down.
+func (s *shard) reports(c *store.Claimed) {
+	owns := c.Status == store.AnswerOwned
+	s.p.config.Stats.Owns(s.n, owns)
+	if owns && len(c.Messages) > 0 {
+		s.p.config.Stats.Claimed(c)
+	}
+}
+
+// noting has complete note down how late a message is that goes straight to the ready exchange.
+func (s *shard) noting(m *store.Parked, complete func(error)) func(error) {
+	return func(err error) {
+		if least, _, known := s.clock.Bounds(time.Now()); known && err == nil {
+			s.p.config.Stats.Ready(least - m.Due())
+		}
+		complete(err)
+	}
 }

@@ -1,18 +1,24 @@
-package redisbridge
+// Package intake moves messages from the inbox into Redis.
+package intake
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -24,13 +30,74 @@ const (
 	intakeSteady = 10 * time.Second
 )
 
-var (
-	errCancelled = errors.New("the broker has cancelled the consumer")
-	// errTooLarge means that no broker takes a message from us, as it is.
-	errTooLarge = errors.New("headers too large")
+// errTooLarge means that no broker takes a message from us, as it is.
+var errTooLarge = errors.New("headers too large")
+
+const (
+	// retryPause is between two tries.
+	retryPause = 500 * time.Millisecond
+	// waitPause is how long a message that is due waits for its exchange, or for a target
+	// that is silent.
+	waitPause = time.Second
+	// readyChannels is how many channels there may be for what goes straight to the ready
+	// exchange: as many queues that answer nothing hold up no others.
+	readyChannels = 16
 )
 
-// intake moves messages from the inbox into Redis, until ctx ends. A message is
+// Config of an [Intake]. What its settings mean is said at redisbridge.Config.
+type Config struct {
+	Topology *topology.Topology
+	Bridge   string // its ID
+	// Publish is the connection to publish over, and Consume that to consume over.
+	Publish, Consume *broker.Conn
+	// Park parks a message of the inbox.
+	Park func(context.Context, *message.Message, message.When, store.Beginning) (message.Ticket, error)
+
+	DrainTimeout, RepairEvery, BrokerClockWithin time.Duration
+
+	Ready      *upkeep.ReadyExchanges
+	Repairs    *upkeep.Repairs
+	Conditions *health.Conditions
+	Unanswered *broker.Unanswered
+	// Worked is told when the inbox is consumed, and Ends says whether an error ends the
+	// bridge.
+	Worked func()
+	Ends   func(error) bool
+	// TookWithoutID is called for each message that came without a message-id.
+	TookWithoutID func()
+	Logger        *slog.Logger
+}
+
+// Intake moves messages from the inbox into Redis.
+type Intake struct {
+	config      Config
+	interrupted string // why the inbox is not consumed, or empty
+	counted     counts
+}
+
+// New does no I/O.
+func New(c Config) *Intake { return &Intake{config: c} }
+
+// Counts is how many messages were taken in, by what became of them.
+type Counts struct{ Parked, Duplicates, Published, Dropped, Quarantined int64 }
+
+type counts struct{ parked, duplicates, published, dropped, quarantined atomic.Int64 }
+
+// Counts returns them, since the start.
+func (i *Intake) Counts() Counts {
+	c := &i.counted
+	return Counts{c.parked.Load(), c.duplicates.Load(), c.published.Load(), c.dropped.Load(), c.quarantined.Load()}
+}
+
+// counted adds one where err is nil, and returns err.
+func counted(n *atomic.Int64, err error) error {
+	if err == nil {
+		n.Add(1)
+	}
+	return err
+}
+
+// Run moves messages from the inbox into Redis, until ctx ends. A message is
 // acknowledged only once Redis, or another queue, has it. What the broker has handed out
 // by then is finished, for DrainTimeout at most: a message without an ID that is parked and
 // goes back to the inbox all the same comes twice.
@@ -39,29 +106,29 @@ var (
 // that cannot be decoded: that ends the connection, and so is one more delivery for
 // all that are unacknowledged, which at the inbox's delivery limit go to quarantine. A wary
 // intake takes one message at a time, and so counts only the one that is to blame.
-func (b *Bridge) intake(ctx context.Context) error {
-	work, end := b.drainContext(ctx)
+func (i *Intake) Run(ctx context.Context) error {
+	work, end := i.drainContext(ctx)
 	defer end()
-	ready := broker.NewPool(b.conn, readyChannels)
+	ready := broker.NewPool(i.config.Publish, readyChannels)
 	wary := false
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := b.takeIn(ctx, work, ready, wary)
+		err := i.takeIn(ctx, work, ready, wary)
 		wary = err != nil && time.Since(began) < intakeSteady
 		if err == nil {
 			continue
 		}
-		err = fmt.Errorf("intake from %s: %w", b.config.Topology.Inbox(), err)
+		err = fmt.Errorf("intake from %s: %w", i.config.Topology.Inbox(), err)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case b.ends(err):
+		case i.config.Ends(err):
 			return err
 		}
-		b.repairs.consider(err)
-		if text := err.Error(); text != b.interrupted { // an outage of hours is one line
-			b.interrupted = text
-			b.log.Warn("intake interrupted; it is tried again until it works", "error", err, "wary", wary)
+		i.config.Repairs.Consider(err)
+		if text := err.Error(); text != i.interrupted { // an outage of hours is one line
+			i.interrupted = text
+			i.config.Logger.Warn("intake interrupted; it is tried again until it works", "error", err, "wary", wary)
 		}
 		pause(ctx, retryPause)
 	}
@@ -78,10 +145,10 @@ func BridgeOf(consumerTag string) (id string, ok bool) {
 }
 
 // drainContext returns a context that ends DrainTimeout after ctx.
-func (b *Bridge) drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
+func (i *Intake) drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(b.config.DrainTimeout, cancel)
+		timer := time.AfterFunc(i.config.DrainTimeout, cancel)
 		context.AfterFunc(drain, func() { timer.Stop() })
 	})
 	return drain, func() { stop(); cancel() }
@@ -90,8 +157,8 @@ func (b *Bridge) drainContext(ctx context.Context) (context.Context, context.Can
 // takeIn consumes over one channel until it ends, and then waits for what is in
 // hand. It returns nil where there is no reason to be wary any more, and with ctx: then
 // it consumes no more, and finishes within work what it was given.
-func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool) error {
-	ch, err := b.consume.Channel(ctx)
+func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool) error {
+	ch, err := i.config.Consume.Channel(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,27 +176,27 @@ func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	tag := b.id + intakeTag
-	deliveries, err := ch.Consume(b.config.Topology.Inbox(), tag, false, false, false, false, nil)
+	tag := i.config.Bridge + intakeTag
+	deliveries, err := ch.Consume(i.config.Topology.Inbox(), tag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}
-	b.worked.Store(true)
-	if b.interrupted != "" {
-		b.interrupted = ""
-		b.log.Info("intake works again")
+	i.config.Worked()
+	if i.interrupted != "" {
+		i.interrupted = ""
+		i.config.Logger.Info("intake works again")
 	}
 	watched, done := context.WithCancel(ctx)
 	defer done()
-	q := &questions{ch: ch, inbox: b.config.Topology.Inbox()}
-	go b.watchConsumer(watched, q) // ends with the channel
+	q := &questions{ch: ch, inbox: i.config.Topology.Inbox()}
+	go i.watchConsumer(watched, q) // ends with the channel
 	acks := newAcks(ch, (prefetch+7)/8)
 	defer acks.flush()
 	var hands sync.WaitGroup
 	defer hands.Wait()
 	work, drop := context.WithCancel(work)
 	defer drop()
-	take := func(d *amqp.Delivery) { b.takeInOne(ctx, work, ready, acks, d) }
+	take := func(d *amqp.Delivery) { i.takeInOne(ctx, work, ready, acks, d) }
 	defer context.AfterFunc(ctx, func() { q.cancel(tag) })() // which ends the deliveries
 	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
 		select {
@@ -146,12 +213,12 @@ func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 				if reason != nil {
 					return broker.Classify(reason)
 				}
-				return errCancelled
+				return upkeep.ErrConsumerCancelled
 			default:
 			}
 			hands.Wait()
 			if ctx.Err() == nil {
-				return errCancelled
+				return upkeep.ErrConsumerCancelled
 			}
 			q.settle(acks, take)
 			return nil
@@ -163,8 +230,8 @@ func (b *Bridge) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 
 // watchConsumer ends a channel whose consumer the inbox does not know: RabbitMQ
 // 3.10, with a node down, does not tell a consumer that its queue was deleted.
-func (b *Bridge) watchConsumer(ctx context.Context, q *questions) {
-	ticker := time.NewTicker(b.config.RepairEvery)
+func (i *Intake) watchConsumer(ctx context.Context, q *questions) {
+	ticker := time.NewTicker(i.config.RepairEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -232,43 +299,43 @@ func (q *questions) get() (d amqp.Delivery, found bool, err error) {
 
 // takeInOne tries until the message is somewhere else, or work ends. Once ctx has ended it
 // leaves a message that is nowhere else in the inbox.
-func (b *Bridge) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *acks, d *amqp.Delivery) {
+func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *acks, d *amqp.Delivery) {
 	e := entry{Delivery: d, id: d.MessageId}
 	if e.id == "" {
 		e.id = message.MadeUpID(d.Redelivered)
 	}
 	for unsure := false; ; {
-		err := b.place(work, ready, &e)
+		err := i.place(work, ready, &e)
 		switch {
 		case err == nil:
 			acks.add(d.DeliveryTag)
 			if d.MessageId == "" {
-				b.reporter.tookWithoutID()
+				i.config.TookWithoutID()
 			}
 			return
 		case errors.Is(err, errTooLarge), errors.Is(err, broker.ErrSilent):
-			b.log.Error("message goes to quarantine as it is", "id", e.id, "error", err)
+			i.config.Logger.Error("message goes to quarantine as it is", "id", e.id, "error", err)
 			acks.reject(d.DeliveryTag) // the inbox dead-letters there
-			b.taken.quarantined.Add(1)
+			i.counted.quarantined.Add(1)
 			return
 		}
-		unsure = unsure || errors.Is(err, ErrUnconfirmed)
-		b.repairs.consider(err)
+		unsure = unsure || errors.Is(err, store.ErrUnconfirmed)
+		i.config.Repairs.Consider(err)
 		if ctx.Err() != nil && !unsure || work.Err() != nil {
 			return
 		}
-		b.stays(e.id, err)
+		i.stays(e.id, err)
 		pause(work, retryPause)
 	}
 }
 
 // stays notes down that a message stays in the inbox for now. Thousands may.
-func (b *Bridge) stays(id string, err error) {
-	is := ConditionIntakeStuck
-	if errors.Is(err, ErrFull) {
-		is = ConditionRedisFull
+func (i *Intake) stays(id string, err error) {
+	is := health.IntakeStuck
+	if errors.Is(err, store.ErrFull) {
+		is = health.RedisFull
 	}
-	b.conditions.begin(is, err.Error(), "id", id)
+	i.config.Conditions.Begin(is, err.Error(), "id", id)
 }
 
 // entry is a message of the inbox.
@@ -278,9 +345,9 @@ type entry struct {
 }
 
 // place brings an entry to where it belongs, and returns nil once it is there.
-func (b *Bridge) place(ctx context.Context, ready *broker.Pool, e *entry) error {
+func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error {
 	m := message.FromDelivery(e.Delivery)
-	m.Entry = b.config.Topology.EntryOf(e.Exchange) // whatever the headers say
+	m.Entry = i.config.Topology.EntryOf(e.Exchange) // whatever the headers say
 	if m.ID == "" {
 		m.ID = e.id
 	}
@@ -291,12 +358,12 @@ func (b *Bridge) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 	if err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 		publishing.Headers[message.HeaderError] = err.Error()
-		err = b.publish(ctx, ready, broker.Outgoing{
-			Exchange: b.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
+		err = i.publish(ctx, ready, broker.Outgoing{
+			Exchange: i.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
-		return counted(&b.taken.quarantined, err)
+		return counted(&i.counted.quarantined, err)
 	}
-	return b.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, b.config.BrokerClockWithin, time.Now()), store.Beginning{Asked: when})
+	return i.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, i.config.BrokerClockWithin, time.Now()), store.Beginning{Asked: when})
 }
 
 // sinceStamp has a relative delay begin when the broker took the message, by the header that
@@ -318,26 +385,26 @@ func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time
 }
 
 // deliver parks a message, with what begins its record, or publishes it where it is due.
-func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When, begin store.Beginning) error {
+func (i *Intake) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *message.Message, when message.When, begin store.Beginning) error {
 	if when != (message.When{}) {
-		ticket, err := b.parkEntry(ctx, m, when, begin)
+		ticket, err := i.config.Park(ctx, m, when, begin)
 		switch {
 		case err != nil:
 			return err
 		case ticket.Parking == message.CancelledBefore:
-			b.log.Info("message is dropped: its ID is cancelled", "id", e.id)
-			return counted(&b.taken.dropped, nil)
+			i.config.Logger.Info("message is dropped: its ID is cancelled", "id", e.id)
+			return counted(&i.counted.dropped, nil)
 		case ticket.Parking == message.Parked:
-			return counted(&b.taken.parked, nil)
+			return counted(&i.counted.parked, nil)
 		case ticket.Parking == message.ParkedBefore:
-			return counted(&b.taken.duplicates, nil)
+			return counted(&i.counted.duplicates, nil)
 		}
 	}
 	wait := func() error { // in Redis, rather than in the way of others, here or in a lane
 		begin.Direct = true
-		return b.deliver(ctx, ready, e, m, message.After(refusedPause), begin)
+		return i.deliver(ctx, ready, e, m, message.After(waitPause), begin)
 	}
-	there, err := b.readyExchanges.look(ctx, m.Entry)
+	there, err := i.config.Ready.Look(ctx, m.Entry)
 	switch {
 	case err != nil:
 		return err
@@ -346,15 +413,15 @@ func (b *Bridge) deliver(ctx context.Context, ready *broker.Pool, e *entry, m *m
 	}
 	// When it was published is not known: a change since then must not be taken for one
 	// of an earlier message with the same ID.
-	err = b.publish(ctx, ready, broker.Outgoing{
-		Exchange: b.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
+	err = i.publish(ctx, ready, broker.Outgoing{
+		Exchange: i.config.Topology.ReadyExchangeOf(m.Entry), RoutingKey: m.RoutingKey, Mandatory: true,
 		Publishing: m.Publishing(message.Journey{Due: time.Now(), Path: message.PathDirect}),
 	})
 	if errors.Is(err, broker.ErrSilent) {
 		return wait()
 	}
-	b.readyExchanges.forget(err)
-	return counted(&b.taken.published, err)
+	i.config.Ready.Forget(err)
+	return counted(&i.counted.published, err)
 }
 
 // intakeSilent is how many messages may wait for the answers of silent targets before no
@@ -363,21 +430,21 @@ const intakeSilent = intakePrefetch / 4
 
 // publish returns once the broker has answered. It does not wait for a target that was
 // silent before: that is ErrSilent.
-func (b *Bridge) publish(ctx context.Context, p *broker.Pool, out broker.Outgoing) error {
-	target := targetOf(plan{}, out)
-	silence, err := b.unanswered.AdmitUnlessSilent(ctx, target, broker.QueueBound)
+func (i *Intake) publish(ctx context.Context, p *broker.Pool, out broker.Outgoing) error {
+	target := broker.Target{Exchange: out.Exchange, Key: out.RoutingKey}
+	silence, err := i.config.Unanswered.AdmitUnlessSilent(ctx, target, broker.QueueBound)
 	switch {
 	case err != nil:
 		return err
 	case silence > 0:
 		return fmt.Errorf("exchange %s: %w", out.Exchange, broker.ErrSilent)
-	case b.unanswered.Silent() >= intakeSilent:
-		b.unanswered.Withdraw(target)
+	case i.config.Unanswered.Silent() >= intakeSilent:
+		i.config.Unanswered.Withdraw(target)
 		return fmt.Errorf("exchange %s: %w", out.Exchange, broker.ErrSilent)
 	}
 	answer := make(chan error, 1)
 	answered := func(err error) {
-		b.unanswered.Answered(target)
+		i.config.Unanswered.Answered(target)
 		answer <- err
 	}
 	if err := p.Publish(ctx, target, out, answered); err != nil {
@@ -389,5 +456,15 @@ func (b *Bridge) publish(ctx context.Context, p *broker.Pool, out broker.Outgoin
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }

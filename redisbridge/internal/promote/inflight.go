@@ -1,4 +1,4 @@
-package redisbridge
+package promote
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
@@ -133,7 +134,7 @@ func (s *shard) settleAll(ctx context.Context) {
 			return
 		case <-s.inflight.arrived:
 		}
-		s.b.awaitTick(ctx, tick)
+		s.p.awaitTick(ctx, tick)
 		ended := s.inflight.take()
 		var done, back []outcome
 		for _, o := range ended {
@@ -143,27 +144,27 @@ func (s *shard) settleAll(ctx context.Context) {
 			case o.err == nil:
 				done = append(done, o)
 				if s.poison.forget(o.Key()) {
-					s.b.conditions.end(ConditionUnfit)
+					s.p.config.Conditions.End(health.Unfit)
 				}
-				s.b.config.Observe(StepConfirmed, o.ID, o.path)
+				s.p.config.Observe(Confirmed, o.ID, o.path)
 			case o.refused():
-				s.b.repairs.consider(o.err)
-				s.b.log.Warn("message cannot be promoted for now", "id", o.ID, "shard", s.n, "error", o.err)
+				s.p.config.Repairs.Consider(o.err)
+				s.p.config.Logger.Warn("message cannot be promoted for now", "id", o.ID, "shard", s.n, "error", o.err)
 				back = append(back, o)
 			default:
 				back = append(back, o)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.b.store.Settle(ctx, s.n, parkedOf(done)) }, len(done)) {
-			s.b.reporter.settles(len(done))
+		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Settle(ctx, s.n, parkedOf(done)) }, len(done)) {
+			s.p.config.Stats.Settled(len(done))
 			for _, o := range done {
-				s.b.config.Observe(StepSettled, o.ID, o.path)
+				s.p.config.Observe(Settled, o.ID, o.path)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.b.store.Postpone(ctx, s.n, s.b.id, parkedOf(back)) }, len(back)) {
+		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Postpone(ctx, s.n, s.p.config.Bridge, parkedOf(back)) }, len(back)) {
 			signal(s.woken) // the last claim did not see what is in the schedule again
 			for _, o := range back {
-				s.b.config.Observe(StepReturned, o.ID, o.path)
+				s.p.config.Observe(Returned, o.ID, o.path)
 			}
 		}
 		s.inflight.settled(len(ended))
@@ -179,7 +180,7 @@ func (s *shard) retryUntilStored(ctx context.Context, do func() error, n int) bo
 		if err == nil {
 			return true
 		}
-		s.b.log.Warn("cannot settle for now", "shard", s.n, "messages", n, "error", err)
+		s.p.config.Logger.Warn("cannot settle for now", "shard", s.n, "messages", n, "error", err)
 		pause(ctx, retryPause)
 	}
 	return false

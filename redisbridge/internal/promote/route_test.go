@@ -1,4 +1,4 @@
-package redisbridge_test
+package promote_test
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 )
 
 // Whatever the tiers, the delay and how late the claim is: a message is never
@@ -25,13 +25,13 @@ func TestPlanIsNeverEarly(t *testing.T) {
 		promoteAt := due - rapid.OneOf(rapid.Just(int64(0)), rapid.SampledFrom(millis), rapid.Int64Range(0, 200_000)).Draw(t, "planned lead")
 		now := promoteAt + rapid.Int64Range(0, 300_000).Draw(t, "late")
 
-		p := redisbridge.PlanFor(leads, due, promoteAt, now)
+		p := promote.PlanFor(leads, due, promoteAt, now)
 		switch {
 		case p.Postponed() > 0:
 			if p.Postponed() < now || p.Postponed() > due {
 				t.Fatalf("postponed to %d, not between now %d and due %d", p.Postponed(), now, due)
 			}
-			if lead := due - p.Postponed(); lead > redisbridge.AheadMS && !slices.Contains(millis, lead) {
+			if lead := due - p.Postponed(); lead > promote.AheadMS && !slices.Contains(millis, lead) {
 				t.Fatalf("postponed to %d ms before due, where there is no lane", lead)
 			}
 		case p.Lane() > 0:
@@ -42,7 +42,7 @@ func TestPlanIsNeverEarly(t *testing.T) {
 				t.Fatalf("lane %d is not the one it was meant for, %d", p.Lane(), due-promoteAt)
 			}
 		default:
-			if p.Left() < due-now || p.Left() > redisbridge.AheadMS {
+			if p.Left() < due-now || p.Left() > promote.AheadMS {
 				t.Fatalf("sent to the ready exchange in %d ms, due in %d", p.Left(), due-now)
 			}
 		}

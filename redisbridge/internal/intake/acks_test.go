@@ -1,4 +1,4 @@
-package redisbridge_test
+package intake_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/intake"
 )
 
 // unacknowledged is what a broker knows of a channel's deliveries, and minds as
@@ -52,7 +52,7 @@ func TestAcksAreWhatIsDealtWith(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		broker := &unacknowledged{tags: map[uint64]bool{}}
-		add, reject, flush := redisbridge.NewAcks(broker, rapid.IntRange(1, 20).Draw(t, "most"))
+		add, reject, flush := intake.NewAcks(broker, rapid.IntRange(1, 20).Draw(t, "most"))
 		var inHand []uint64
 		for tag := uint64(1); tag <= 100 || len(inHand) > 0; tag++ {
 			if tag <= 100 {
@@ -85,7 +85,7 @@ func TestAcksShareFrames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // in which no time passes meanwhile
 		broker := &unacknowledged{tags: map[uint64]bool{}}
-		add, _, flush := redisbridge.NewAcks(broker, 50)
+		add, _, flush := intake.NewAcks(broker, 50)
 		for tag := uint64(1); tag <= 100; tag++ {
 			broker.set(tag, true)
 			if tag != 10 {

@@ -1,8 +1,10 @@
-package redisbridge
+package promote
 
 import (
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/health"
 )
 
 // poisonBackoff counts, for each message, how often in a row the broker has closed the channel
@@ -31,7 +33,7 @@ const (
 func newPoisonBackoff() *poisonBackoff { return &poisonBackoff{of: map[string]poison{}} }
 
 // count counts one more, and returns how long the message waits now: refusedPause at first,
-// then twice as long each time, up to brokenPause, or unfitPause where the broker objects to
+// then twice as long each time, up to brokenPause, or health.UnfitPause where the broker objects to
 // the message itself. It waits in Redis; held says that quarantine has not taken it either.
 func (o *poisonBackoff) count(key string, err error, unfit bool) (pause time.Duration, held bool) {
 	o.mu.Lock()
@@ -45,7 +47,7 @@ func (o *poisonBackoff) count(key string, err error, unfit bool) (pause time.Dur
 	}
 	most := brokenPause
 	if unfit {
-		most = unfitPause
+		most = health.UnfitPause
 		one.unfit++
 		one.last = err
 	}

@@ -11,15 +11,11 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-const (
-	// reportEvery is how soon a bridge reports what is new.
-	reportEvery = 2 * time.Second
-	// lateWindow is the time that a Spread is of: half of it at least.
-	lateWindow = time.Minute
-)
+// lateWindow is the time that a Spread is of: half of it at least.
+const lateWindow = time.Minute
 
-// reporter keeps the books of a bridge.
-type reporter struct {
+// bridgeStats keeps the books of a bridge, for its report.
+type bridgeStats struct {
 	b       *Bridge
 	host    string
 	version string
@@ -27,6 +23,7 @@ type reporter struct {
 
 	mu               sync.Mutex
 	claimed, settled int64
+	withoutID        int64
 	promotion, ready lateness
 	owned            map[int]bool
 	dirty            bool // something has happened since the last report
@@ -36,13 +33,13 @@ type reporter struct {
 	claimedPerSecond, settledPerSecond float64
 }
 
-func newReporter(b *Bridge) *reporter {
+func newBridgeStats(b *Bridge) *bridgeStats {
 	host, _ := os.Hostname() // an empty one is none
-	return &reporter{b: b, host: host, version: broker.Version(), news: make(chan struct{}, 1), owned: map[int]bool{}}
+	return &bridgeStats{b: b, host: host, version: broker.Version(), news: make(chan struct{}, 1), owned: map[int]bool{}}
 }
 
 // happened notes down a change, and has it reported soon.
-func (r *reporter) happened(change func()) {
+func (r *bridgeStats) happened(change func()) {
 	r.mu.Lock()
 	change()
 	first := !r.dirty
@@ -53,13 +50,8 @@ func (r *reporter) happened(change func()) {
 	}
 }
 
-// sees takes the answer to a claim.
-func (r *reporter) sees(shard int, c *store.Claimed) {
-	owns := c.Status == store.AnswerOwned
-	r.owns(shard, owns)
-	if !owns || len(c.Messages) == 0 {
-		return
-	}
+// Claimed takes a claim that got messages.
+func (r *bridgeStats) Claimed(c *store.Claimed) {
 	r.happened(func() {
 		r.claimed += int64(len(c.Messages))
 		for _, m := range c.Messages {
@@ -68,8 +60,18 @@ func (r *reporter) sees(shard int, c *store.Claimed) {
 	})
 }
 
-// owns notes down whether a shard is this bridge's.
-func (r *reporter) owns(shard int, owns bool) {
+// Ready notes down how late a message is that went straight to the ready exchange.
+func (r *bridgeStats) Ready(lateMS int64) { r.happened(func() { r.ready.add(lateMS) }) }
+
+// countWithoutID is how many messages came without an ID.
+func (r *bridgeStats) countWithoutID() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.withoutID
+}
+
+// Owns notes down whether a shard is this bridge's.
+func (r *bridgeStats) Owns(shard int, owns bool) {
 	r.mu.Lock()
 	same := r.owned[shard] == owns
 	r.mu.Unlock()
@@ -78,30 +80,20 @@ func (r *reporter) owns(shard int, owns bool) {
 	}
 }
 
-// settles notes down that the broker has n messages.
-func (r *reporter) settles(n int) {
+// Settled notes down that the broker has n messages.
+func (r *bridgeStats) Settled(n int) {
 	r.happened(func() { r.settled += int64(n) })
 }
 
-// noting has land note down how late a message is that goes straight to the ready exchange.
-func (s *shard) noting(m *store.Parked, land func(error)) func(error) {
-	return func(err error) {
-		if least, _, known := s.clock.Bounds(time.Now()); known && err == nil {
-			s.b.reporter.happened(func() { s.b.reporter.ready.add(least - m.Due()) })
-		}
-		land(err)
-	}
-}
-
 // tookWithoutID notes down that a message without an ID was taken in.
-func (r *reporter) tookWithoutID() { r.happened(func() { r.b.taken.withoutID.Add(1) }) }
+func (r *bridgeStats) tookWithoutID() { r.happened(func() { r.withoutID++ }) }
 
 // connected has a connection reported that was made again.
-func (r *reporter) connected() { r.happened(func() {}) }
+func (r *bridgeStats) connected() { r.happened(func() {}) }
 
 // write returns the report, as lua/attend.lua takes it. After one in which something had
 // happened another one follows soon, which says that it is over.
-func (r *reporter) write(now time.Time) string {
+func (r *bridgeStats) write(now time.Time) string {
 	r.mu.Lock()
 	if passed := now.Sub(r.last).Seconds(); !r.last.IsZero() && passed > 0 {
 		r.claimedPerSecond = float64(r.claimed-r.lastClaimed) / passed
@@ -115,10 +107,10 @@ func (r *reporter) write(now time.Time) string {
 		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
 		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
 		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
-		WithoutID:  r.b.taken.withoutID.Load(),
-		Conditions: r.b.conditions.report(now),
+		WithoutID:  r.withoutID,
+		Conditions: reported(r.b.conditions.List(), now),
 	}}
-	for shard := range r.b.shards {
+	for shard := range r.b.config.Topology.Shards() {
 		if r.owned[shard] {
 			w.Shards = append(w.Shards, shard)
 		}
@@ -189,4 +181,12 @@ func (c *classes) below(n int64, percent int64) int64 {
 		}
 	}
 	return 0
+}
+
+// signal leaves a mark in a channel of capacity 1, unless there is one already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
