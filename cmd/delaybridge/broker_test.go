@@ -26,15 +26,22 @@ func awaitComplete(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// awaitSaid waits until a file that a process writes to has a match.
+// awaitSaid waits until a file that a process writes to has a match. A queue that is named
+// it deletes every ten seconds: one that goes while a bridge compares it is put back without
+// a word.
 func awaitSaid(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: said FILE REGEXP")
+	if neg || len(args) != 2 && len(args) != 3 {
+		ts.Fatalf("usage: said FILE REGEXP [QUEUE]")
 	}
 	wanted, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	text := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	const pause, pauses = 50 * time.Millisecond, 1200
+	for n := range pauses {
+		if len(args) == 3 && n%200 == 0 {
+			onBroker(ts, false, []string{"delete", args[2]})
+		}
+		time.Sleep(pause)
 		read, err := os.ReadFile(ts.MkAbs(args[0]))
 		if text = string(read); err == nil && wanted.MatchString(text) {
 			return
