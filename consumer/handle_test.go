@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -186,17 +187,17 @@ func TestQuarantine(t *testing.T) {
 				t.Errorf("observed %+v", o)
 			}
 			d := b.get(b.topology.Quarantine())
-			if text, _ := d.Headers[message.HeaderError].(string); !strings.Contains(text, c.says) || len(text) > 2000 {
+			if text, _ := d.Headers[wire.HeaderError].(string); !strings.Contains(text, c.says) || len(text) > 2000 {
 				t.Errorf("header says %q, want %q", text, c.says)
 			}
-			if d.Headers[message.HeaderAttempts] != c.attempts || d.Headers[message.HeaderQueue] != b.queue {
+			if d.Headers[wire.HeaderAttempts] != c.attempts || d.Headers[wire.HeaderQueue] != b.queue {
 				t.Errorf("headers say %v", d.Headers)
 			}
-			stack, _ := d.Headers[message.HeaderStack].(string)
+			stack, _ := d.Headers[wire.HeaderStack].(string)
 			if panicked := name == "panicked"; panicked != strings.Contains(stack, "handle_test.go") || len(stack) > consumer.MaxStackBytes {
 				t.Errorf("stack %q", stack)
 			}
-			text, _ := d.Headers[message.HeaderQuarantined].(string)
+			text, _ := d.Headers[wire.HeaderQuarantined].(string)
 			if at, err := time.Parse(time.RFC3339, text); err != nil || time.Since(at) > time.Minute {
 				t.Errorf("quarantined at %q, want now", text)
 			}

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -72,13 +73,13 @@ func quarantined(t *topology.Topology, d *amqp.Delivery, o *Observation, now tim
 		journey.Published, journey.Due, journey.Path = throughTier(t, d.Headers)
 	}
 	p := m.Publishing(journey)
-	p.Headers[message.HeaderError] = cut(o.Err.Error(), MaxErrorBytes)
-	p.Headers[message.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
+	p.Headers[wire.HeaderError] = cut(o.Err.Error(), MaxErrorBytes)
+	p.Headers[wire.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
-		p.Headers[message.HeaderStack] = ""
-		room := message.MaxHeaderBytes - message.HeaderBytes(p.Headers)
-		if p.Headers[message.HeaderStack] = cut(string(panicked.Stack), min(MaxStackBytes, room)); room <= 0 {
-			delete(p.Headers, message.HeaderStack)
+		p.Headers[wire.HeaderStack] = ""
+		room := message.MaxHeaderBytes - wire.TableBytes(p.Headers)
+		if p.Headers[wire.HeaderStack] = cut(string(panicked.Stack), min(MaxStackBytes, room)); room <= 0 {
+			delete(p.Headers, wire.HeaderStack)
 		}
 	}
 	return p

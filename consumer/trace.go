@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/internal/tracing"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -82,9 +83,9 @@ func (d delivered) within(ctx context.Context) context.Context {
 }
 
 // step is the span as the message takes it along to its next attempt, or to quarantine.
-func (d delivered) step() message.Span {
+func (d delivered) step() wire.Span {
 	if d.span == nil || !d.span.SpanContext().IsSampled() {
-		return message.Span{}
+		return wire.Span{}
 	}
 	return tracing.SpanOf(d.span)
 }

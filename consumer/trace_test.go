@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -28,29 +29,29 @@ func TestParentOfADelivery(t *testing.T) {
 		links   []string
 	}{
 		"parked": {amqp.Table{
-			"traceparent": origin, message.HeaderStepTraceparent: last, message.HeaderPath: "parked, then lane 1m",
+			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: "parked, then lane 1m",
 		}, last[3:35], []string{origin[3:35]}},
 		"parked by a bridge that traces nothing": {amqp.Table{
-			"traceparent": origin, message.HeaderPath: "parked, then lane 1m",
+			"traceparent": origin, wire.HeaderPath: "parked, then lane 1m",
 		}, "", []string{origin[3:35]}},
 		"retried": {amqp.Table{
-			"traceparent": origin, message.HeaderStepTraceparent: last, message.HeaderPath: string(message.PathRetry),
+			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: string(message.PathRetry),
 		}, last[3:35], []string{origin[3:35]}},
 		"replayed": {amqp.Table{
-			"traceparent": origin, message.HeaderStepTraceparent: last, message.HeaderPath: string(message.PathReplay),
+			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: string(message.PathReplay),
 		}, "", []string{last[3:35], origin[3:35]}},
 		"tier": {amqp.Table{
-			"traceparent": origin, message.HeaderPath: "tier 1m",
+			"traceparent": origin, wire.HeaderPath: "tier 1m",
 		}, "", []string{origin[3:35]}},
 		"tier, from a foreign client": {amqp.Table{
 			"traceparent": origin, "x-death": []any{},
 		}, "", []string{origin[3:35]}},
 		"at once": {amqp.Table{
-			"traceparent": origin, message.HeaderPath: string(message.PathDirect),
+			"traceparent": origin, wire.HeaderPath: string(message.PathDirect),
 		}, origin[3:35], nil},
 		"at once, from a foreign client": {amqp.Table{"traceparent": origin}, origin[3:35], nil},
 		"untraced":                       {amqp.Table{}, "", nil},
-		"nonsense":                       {amqp.Table{"traceparent": int64(7), message.HeaderStepTraceparent: "x"}, "", nil},
+		"nonsense":                       {amqp.Table{"traceparent": int64(7), wire.HeaderStepTraceparent: "x"}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

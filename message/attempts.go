@@ -7,16 +7,18 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // Limits of what a message tells of the attempts to handle it. So that headers fit
 // into their frame, the oldest lines are left out of a message whose own headers
 // leave no room for them (MaxHeaderBytes).
 const (
-	// MaxHistory is how many lines Journey.History has at most; the oldest go first.
-	MaxHistory = 20
-	// MaxReasonBytes is how much of an error's first line a line of it holds.
-	MaxReasonBytes = 300
+	// maxHistory is how many lines Journey.History has at most; the oldest go first.
+	maxHistory = 20
+	// maxReasonBytes is how much of an error's first line a line of it holds.
+	maxReasonBytes = 300
 )
 
 // headerCC is where a client names further routing keys. In the retry exchange they
@@ -30,7 +32,7 @@ func (j *Journey) Failed(queue string, at time.Time, err error) {
 		j.Queue, j.Attempts = queue, 0
 	}
 	j.Attempts++
-	j.note(at, queue+": "+firstLine(err.Error(), MaxReasonBytes))
+	j.note(at, queue+": "+firstLine(err.Error(), maxReasonBytes))
 }
 
 // Replayed notes down that the message was sent on from quarantine, after which its
@@ -42,7 +44,7 @@ func (j *Journey) Replayed(at time.Time) {
 
 func (j *Journey) note(at time.Time, what string) {
 	lines := append(slices.Clone(j.History), at.UTC().Format(instantLayout)+" "+what) // others may hold the old one
-	j.History = lines[max(0, len(lines)-MaxHistory):]
+	j.History = lines[max(0, len(lines)-maxHistory):]
 }
 
 // firstLine is the first line of text, of at most that many bytes.
@@ -61,12 +63,12 @@ func (m *Message) Retry() Message {
 	maps.Copy(retry.Headers, m.Headers)
 	if cc, ok := retry.Headers[headerCC]; ok {
 		delete(retry.Headers, headerCC)
-		retry.Headers[HeaderCC] = cc
+		retry.Headers[wire.HeaderCC] = cc
 	}
 	if !m.Journey.Published.IsZero() {
-		retry.Headers[HeaderPublished] = m.Journey.Published.UTC().Format(instantLayout)
+		retry.Headers[wire.HeaderPublished] = m.Journey.Published.UTC().Format(instantLayout)
 	}
-	retry.Headers[HeaderKey] = m.RoutingKey
+	retry.Headers[wire.HeaderKey] = m.RoutingKey
 	m.Journey.Step.Write(retry.Headers)
 	m.Journey.tell(retry.Headers)
 	return retry
@@ -76,46 +78,46 @@ func (m *Message) Retry() Message {
 // made it, and otherwise false. A publisher's own header does not arrive here: the
 // bridge's names are reserved.
 func (m *Message) RetryQueue() (queue string, ok bool) {
-	queue, ok = m.Headers[HeaderQueue].(string)
+	queue, ok = m.Headers[wire.HeaderQueue].(string)
 	return queue, ok
 }
 
 // tell writes down what j knows of attempts, as far as there is room.
 func (j *Journey) tell(headers amqp.Table) {
 	if j.Queue != "" {
-		headers[HeaderQueue] = j.Queue
+		headers[wire.HeaderQueue] = j.Queue
 	}
 	if j.Attempts > 0 {
-		headers[HeaderAttempts] = int64(j.Attempts)
+		headers[wire.HeaderAttempts] = int64(j.Attempts)
 	}
 	var lines []any
-	headers[HeaderHistory] = lines
-	room := MaxHeaderBytes - HeaderBytes(headers)
+	headers[wire.HeaderHistory] = lines
+	room := MaxHeaderBytes - wire.TableBytes(headers)
 	for _, line := range slices.Backward(j.History) {
-		if room -= valueBytes(line); room < 0 {
+		if room -= wire.ValueBytes(line); room < 0 {
 			break
 		}
 		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
-		delete(headers, HeaderHistory)
+		delete(headers, wire.HeaderHistory)
 		return
 	}
 	slices.Reverse(lines)
-	headers[HeaderHistory] = lines
+	headers[wire.HeaderHistory] = lines
 }
 
 // recall is the opposite of tell. What the bridge does not write is a foreign
 // client's doing and is dropped.
 func (j *Journey) recall(headers amqp.Table) {
-	if queue, ok := headers[HeaderQueue].(string); ok && len(queue) <= 255 {
+	if queue, ok := headers[wire.HeaderQueue].(string); ok && len(queue) <= 255 {
 		j.Queue = queue
 	}
-	if attempts, ok := headers[HeaderAttempts].(int64); ok && attempts > 0 {
+	if attempts, ok := headers[wire.HeaderAttempts].(int64); ok && attempts > 0 {
 		j.Attempts = int(min(attempts, maxAttempts))
 	}
-	if lines, ok := texts(headers[HeaderHistory]); ok {
-		j.History = lines[max(0, len(lines)-MaxHistory):]
+	if lines, ok := texts(headers[wire.HeaderHistory]); ok {
+		j.History = lines[max(0, len(lines)-maxHistory):]
 	}
 }
 
@@ -125,19 +127,19 @@ const maxAttempts = 1<<31 - 1
 // takeBack undoes the rest of Retry for a message that came through the retry
 // exchange, in which the routing key is the queue's name.
 func (m *Message) takeBack(headers amqp.Table) {
-	if queue, ok := headers[HeaderQueue].(string); !ok || queue != m.RoutingKey {
+	if queue, ok := headers[wire.HeaderQueue].(string); !ok || queue != m.RoutingKey {
 		return
 	}
-	key, ok := headers[HeaderKey].(string)
+	key, ok := headers[wire.HeaderKey].(string)
 	if !ok || len(key) > MaxRoutingKeyBytes {
 		return
 	}
 	m.RoutingKey = key
-	if _, ok := texts(headers[HeaderCC]); ok { // the broker closes the channel over anything else
+	if _, ok := texts(headers[wire.HeaderCC]); ok { // the broker closes the channel over anything else
 		if m.Headers == nil {
 			m.Headers = amqp.Table{}
 		}
-		m.Headers[headerCC] = headers[HeaderCC]
+		m.Headers[headerCC] = headers[wire.HeaderCC]
 	}
 }
 

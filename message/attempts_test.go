@@ -12,20 +12,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
 
 var errFire = errors.New("the shop is on fire\nsecond line")
 
-// roundTrip parks a retry, has the bridge publish it, and returns what the consumer
-// gets.
+// roundTrip has the bridge publish a retry, and returns what the consumer gets.
 func roundTrip(t interface{ Fatal(...any) }, m *message.Message) message.Message {
-	retry := m.Retry()
-	parked, err := message.DecodeEnvelope(message.AppendEnvelope(nil, &retry, "key"), "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	parked := m.Retry()
 	queue, ok := parked.RetryQueue()
 	if !ok {
 		t.Fatal("no retry")
@@ -48,7 +44,7 @@ func TestRetryComesBackAsItWas(t *testing.T) {
 			if m.Journey.Attempts != n+1 || m.Journey.Queue != "billing" {
 				t.Fatalf("attempt %d: journey %+v", n+1, m.Journey)
 			}
-			if lines := m.Journey.History; len(lines) != min(n+1, message.MaxHistory) {
+			if lines := m.Journey.History; len(lines) != min(n+1, 20) {
 				t.Fatalf("attempt %d: %d lines of history", n+1, len(lines))
 			}
 		}
@@ -86,7 +82,7 @@ func TestHistoryIsALinePerAttempt(t *testing.T) {
 	j.Replayed(at.Add(time.Minute))
 	want := []string{
 		"2030-01-02T03:04:05.006Z billing: the shop is on fire",
-		"2030-01-02T03:04:06.006Z billing: " + strings.Repeat("ü", message.MaxReasonBytes/2),
+		"2030-01-02T03:04:06.006Z billing: " + strings.Repeat("ü", 300/2),
 		"2030-01-02T03:05:05.006Z replayed from quarantine",
 	}
 	if !slices.Equal(j.History, want) || j.Attempts != 0 || j.Queue != "billing" {
@@ -114,17 +110,17 @@ func TestHistoryLeavesRoom(t *testing.T) {
 		}
 		const ours = 1 << 10 // queue, routing key, attempts and their names
 		retry := m.Retry()
-		if n := message.HeaderBytes(retry.Headers); n > max(message.MaxHeaderBytes, own+ours) {
+		if n := wire.TableBytes(retry.Headers); n > max(message.MaxHeaderBytes, own+ours) {
 			t.Errorf("own headers of %d bytes became %d", own, n)
 		}
 		back := roundTrip(t, &m)
 		if back.Journey.Attempts != 50 || back.RoutingKey != m.RoutingKey {
 			t.Errorf("own headers of %d bytes: %d attempts, routing key %q", own, back.Journey.Attempts, back.RoutingKey)
 		}
-		if lines := back.Journey.History; len(lines) > 0 && lines[len(lines)-1] != m.Journey.History[message.MaxHistory-1] {
+		if lines := back.Journey.History; len(lines) > 0 && lines[len(lines)-1] != m.Journey.History[20-1] {
 			t.Errorf("own headers of %d bytes: the latest line is %.80q", own, lines[len(lines)-1])
-		} else if own == 0 && len(lines) != message.MaxHistory {
-			t.Errorf("%d lines, want %d", len(lines), message.MaxHistory)
+		} else if own == 0 && len(lines) != 20 {
+			t.Errorf("%d lines, want %d", len(lines), 20)
 		}
 	}
 }
@@ -133,11 +129,11 @@ func TestForeignJourney(t *testing.T) {
 	t.Parallel()
 	for name, headers := range map[string]amqp.Table{
 		"other types": {
-			message.HeaderQueue: int64(1), message.HeaderAttempts: "many", message.HeaderHistory: []any{int64(1)},
-			message.HeaderKey: true, message.HeaderCC: "shipping",
+			wire.HeaderQueue: int64(1), wire.HeaderAttempts: "many", wire.HeaderHistory: []any{int64(1)},
+			wire.HeaderKey: true, wire.HeaderCC: "shipping",
 		},
-		"too long":            {message.HeaderQueue: strings.Repeat("q", 256), message.HeaderAttempts: int64(-1), message.HeaderHistory: "text"},
-		"not the routing key": {message.HeaderKey: "another", message.HeaderCC: []any{"shipping"}},
+		"too long":            {wire.HeaderQueue: strings.Repeat("q", 256), wire.HeaderAttempts: int64(-1), wire.HeaderHistory: "text"},
+		"not the routing key": {wire.HeaderKey: "another", wire.HeaderCC: []any{"shipping"}},
 	} {
 		got := message.FromDelivery(&amqp.Delivery{MessageId: "o-1", RoutingKey: "k", Headers: headers})
 		if want := (message.Message{ID: "o-1", RoutingKey: "k"}); !reflect.DeepEqual(got, want) {
@@ -146,7 +142,7 @@ func TestForeignJourney(t *testing.T) {
 	}
 	// A CC header that is no array has the broker close the channel.
 	got := message.FromDelivery(&amqp.Delivery{RoutingKey: "billing", Headers: amqp.Table{
-		message.HeaderQueue: "billing", message.HeaderKey: "k", message.HeaderCC: "shipping",
+		wire.HeaderQueue: "billing", wire.HeaderKey: "k", wire.HeaderCC: "shipping",
 	}})
 	if got.RoutingKey != "k" || got.Headers != nil {
 		t.Errorf("got %#v", got)
@@ -158,13 +154,13 @@ func TestPublishingTellsOfAttempts(t *testing.T) {
 	m := valid()
 	m.Journey.Failed("billing", instant(), errFire)
 	headers := m.Publishing(m.Journey).Headers
-	if headers[message.HeaderQueue] != "billing" || headers[message.HeaderAttempts] != int64(1) || len(headers[message.HeaderHistory].([]any)) != 1 {
+	if headers[wire.HeaderQueue] != "billing" || headers[wire.HeaderAttempts] != int64(1) || len(headers[wire.HeaderHistory].([]any)) != 1 {
 		t.Errorf("headers %v", headers)
 	}
 	if got := message.FromDelivery(delivery(m.Publishing(m.Journey), m.RoutingKey)); !reflect.DeepEqual(got.Journey.History, m.Journey.History) || got.RoutingKey != m.RoutingKey {
 		t.Errorf("got %#v", got)
 	}
-	if _, told := m.Publishing(message.Journey{}).Headers[message.HeaderQueue]; told {
+	if _, told := m.Publishing(message.Journey{}).Headers[wire.HeaderQueue]; told {
 		t.Error("a message that is published again tells of its past")
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // Limits that [Message.Validate] and [When.Validate] enforce.
@@ -24,10 +26,6 @@ const (
 	MaxRoutingKeyBytes = 255
 	// MaxBodyBytes is RabbitMQ's default max_message_size since 4.0.
 	MaxBodyBytes = 16 << 20
-	// MaxHeaderDepth is how deep amqp091-go reads nested tables and arrays.
-	MaxHeaderDepth = 32
-	// MaxHeaderElements is how many entries amqp091-go reads in one table or array.
-	MaxHeaderElements = 8192
 	// MaxHeaderBytes is what all headers may take on the wire. With the properties
 	// they must fit one frame, of 128 KiB by RabbitMQ's default, to which bridge and
 	// broker add on the way, and no client reads a larger one.
@@ -48,7 +46,7 @@ type Message struct {
 	// Body is at most MaxBodyBytes.
 	Body []byte
 	// Headers hold the types that amqp.Table allows. An int travels as int64.
-	// Names that start with ReservedPrefix belong to the bridge.
+	// Names that start with x-delaybridge- belong to the bridge.
 	Headers amqp.Table
 
 	ContentType     string
@@ -85,13 +83,13 @@ type Journey struct {
 	Queue string
 	// Attempts is how often the message was handled before, in vain.
 	Attempts int
-	// History has a line for each of the last MaxHistory of them: when in RFC 3339,
+	// History has a line for each of the last 20 of them: when in RFC 3339,
 	// in which queue, and the beginning of the error.
 	History []string
 
 	// Step is the last span on the way, where the message is traced and a bridge, or the
 	// consumer that handled it before, has one.
-	Step Span
+	Step wire.Span
 }
 
 // Path says in words which way a message takes, such as "tier 30m" or
@@ -145,24 +143,24 @@ func (m *Message) Validate() error {
 		}
 	}
 	for name := range m.Headers {
-		if strings.HasPrefix(name, ReservedPrefix) {
-			fault("header %q: names that start with %q belong to the bridge", name, ReservedPrefix)
+		if strings.HasPrefix(name, wire.ReservedPrefix) {
+			fault("header %q: names that start with %q belong to the bridge", name, wire.ReservedPrefix)
 		}
 	}
 	if err := validateTable(m.Headers, 0); err != nil {
 		fault("headers: %w", err)
-	} else if n := HeaderBytes(m.Headers); n > MaxHeaderBytes {
+	} else if n := wire.TableBytes(m.Headers); n > MaxHeaderBytes {
 		fault("headers of %d bytes are too large: the limit is %d; send large values in the body", n, MaxHeaderBytes)
 	}
 	return errors.Join(faults...)
 }
 
 func validateTable(table amqp.Table, depth int) error {
-	if depth > MaxHeaderDepth {
-		return fmt.Errorf("nested deeper than %d", MaxHeaderDepth)
+	if depth > wire.MaxHeaderDepth {
+		return fmt.Errorf("nested deeper than %d", wire.MaxHeaderDepth)
 	}
-	if len(table) > MaxHeaderElements {
-		return fmt.Errorf("%d entries in one table, more than %d", len(table), MaxHeaderElements)
+	if len(table) > wire.MaxHeaderElements {
+		return fmt.Errorf("%d entries in one table, more than %d", len(table), wire.MaxHeaderElements)
 	}
 	for name, value := range table {
 		if len(name) > 255 {
@@ -183,11 +181,11 @@ func validateValue(value any, depth int) error {
 	case amqp.Table:
 		return validateTable(v, depth+1)
 	case []any:
-		if depth+1 > MaxHeaderDepth {
-			return fmt.Errorf("nested deeper than %d", MaxHeaderDepth)
+		if depth+1 > wire.MaxHeaderDepth {
+			return fmt.Errorf("nested deeper than %d", wire.MaxHeaderDepth)
 		}
-		if len(v) > MaxHeaderElements {
-			return fmt.Errorf("%d elements in one array, more than %d", len(v), MaxHeaderElements)
+		if len(v) > wire.MaxHeaderElements {
+			return fmt.Errorf("%d elements in one array, more than %d", len(v), wire.MaxHeaderElements)
 		}
 		for i, element := range v {
 			if err := validateValue(element, depth+1); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -63,24 +64,24 @@ func TestValidate(t *testing.T) {
 		"long app ID":            {func(m *message.Message) { m.AppID = long }, "app ID of 256 bytes"},
 		"long user ID":           {func(m *message.Message) { m.UserID = long }, "user ID of 256 bytes"},
 		"long expiration":        {func(m *message.Message) { m.Expiration = long }, "expiration of 256 bytes"},
-		"reserved header":        {func(m *message.Message) { m.Headers = amqp.Table{message.HeaderDue: "now"} }, `header "x-delaybridge-due"`},
+		"reserved header":        {func(m *message.Message) { m.Headers = amqp.Table{wire.HeaderDue: "now"} }, `header "x-delaybridge-due"`},
 		"long header name":       {func(m *message.Message) { m.Headers = amqp.Table{long: nil} }, "name of 256 bytes"},
 		"struct as header":       {func(m *message.Message) { m.Headers = amqp.Table{"s": struct{}{}} }, `"s": AMQP has no type for a Go struct {}`},
 		"uint64 in an array":     {func(m *message.Message) { m.Headers = amqp.Table{"a": []any{1, uint64(2)}} }, `"a": [1]: AMQP has no type for a Go uint64`},
 		"plain map in a table":   {func(m *message.Message) { m.Headers = amqp.Table{"t": amqp.Table{"m": map[string]any{}}} }, `"t": "m": AMQP has no type for a Go map`},
-		"deepest table":          {func(m *message.Message) { m.Headers = nested(message.MaxHeaderDepth) }, ""},
-		"too deep a table":       {func(m *message.Message) { m.Headers = nested(message.MaxHeaderDepth + 1) }, "nested deeper than 32"},
-		"deepest array":          {func(m *message.Message) { m.Headers = nestedArray(message.MaxHeaderDepth) }, ""},
-		"too deep an array":      {func(m *message.Message) { m.Headers = nestedArray(message.MaxHeaderDepth + 1) }, "nested deeper than 32"},
+		"deepest table":          {func(m *message.Message) { m.Headers = nested(wire.MaxHeaderDepth) }, ""},
+		"too deep a table":       {func(m *message.Message) { m.Headers = nested(wire.MaxHeaderDepth + 1) }, "nested deeper than 32"},
+		"deepest array":          {func(m *message.Message) { m.Headers = nestedArray(wire.MaxHeaderDepth) }, ""},
+		"too deep an array":      {func(m *message.Message) { m.Headers = nestedArray(wire.MaxHeaderDepth + 1) }, "nested deeper than 32"},
 		"largest headers": {func(m *message.Message) {
 			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-11)}
 		}, ""},
 		"too large headers": {func(m *message.Message) {
 			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-10)}
 		}, "headers of 122881 bytes are too large"},
-		"widest table":      {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements) }, ""},
-		"too wide a table":  {func(m *message.Message) { m.Headers = wide(message.MaxHeaderElements + 1) }, "8193 entries in one table"},
-		"too long an array": {func(m *message.Message) { m.Headers = amqp.Table{"a": make([]any, message.MaxHeaderElements+1)} }, "8193 elements in one array"},
+		"widest table":      {func(m *message.Message) { m.Headers = wide(wire.MaxHeaderElements) }, ""},
+		"too wide a table":  {func(m *message.Message) { m.Headers = wide(wire.MaxHeaderElements + 1) }, "8193 entries in one table"},
+		"too long an array": {func(m *message.Message) { m.Headers = amqp.Table{"a": make([]any, wire.MaxHeaderElements+1)} }, "8193 elements in one array"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // WhenFromHeaders reads when a foreign client wants its message delivered, from
@@ -18,16 +20,16 @@ import (
 // says what is wrong with a value that is no number or that lies more than MaxDelay
 // after now. docs/wire-contract.md has each value.
 func WhenFromHeaders(headers amqp.Table, now time.Time) (When, error) {
-	name := HeaderDeliverAt
+	name := wire.HeaderDeliverAt
 	value := headers[name]
 	if value == nil {
-		name = HeaderDelay
+		name = wire.HeaderDelay
 		value = headers[name]
 	}
 	if value == nil {
 		return When{}, nil
 	}
-	if t, ok := value.(time.Time); ok && name == HeaderDeliverAt {
+	if t, ok := value.(time.Time); ok && name == wire.HeaderDeliverAt {
 		value = t.Unix() * 1000
 		if t.Unix() > math.MaxInt64/1000 {
 			value = int64(math.MaxInt64)
@@ -37,10 +39,10 @@ func WhenFromHeaders(headers amqp.Table, now time.Time) (When, error) {
 	if err != nil {
 		return When{}, fmt.Errorf("header %s: %w", name, err)
 	}
-	if name == HeaderDelay && ms > MaxDelay.Milliseconds() { // perhaps more than a Duration holds
+	if name == wire.HeaderDelay && ms > MaxDelay.Milliseconds() { // perhaps more than a Duration holds
 		return When{}, fmt.Errorf("header %s: %d ms is longer than the longest delay, %v (10 years)", name, ms, MaxDelay)
 	}
-	w := When{absolute: name == HeaderDeliverAt, ms: max(ms, 0)}
+	w := When{absolute: name == wire.HeaderDeliverAt, ms: max(ms, 0)}
 	if err := w.Validate(now); err != nil {
 		return When{}, fmt.Errorf("header %s: %w", name, err)
 	}

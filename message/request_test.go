@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -27,7 +28,7 @@ func TestWhenFromHeaders(t *testing.T) {
 				}
 			}
 			if c.Row == "both headers, x-delay an integer that equals a tier, or 0" {
-				delete(headers, message.HeaderDeliverAt) // which the broker does not look at
+				delete(headers, wire.HeaderDeliverAt) // which the broker does not look at
 			}
 			got, err := message.WhenFromHeaders(headers, instant())
 			switch {
@@ -70,7 +71,7 @@ func FuzzWhenFromHeaders(f *testing.F) {
 	f.Add(" -1e3", int64(math.MinInt64), math.Inf(-1))
 	f.Fuzz(func(t *testing.T, text string, whole int64, float float64) {
 		for _, value := range []any{text, whole, float, float32(float), int32(whole)} {
-			for _, name := range []string{message.HeaderDelay, message.HeaderDeliverAt} {
+			for _, name := range []string{wire.HeaderDelay, wire.HeaderDeliverAt} {
 				w, err := message.WhenFromHeaders(amqp.Table{name: value}, instant())
 				if err != nil {
 					continue

@@ -1,62 +1,12 @@
 package message
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-)
 
-// Headers by which publishers in any language say when; docs/wire-contract.md
-// has every detail.
-const (
-	HeaderDelay     = "x-delay"      // milliseconds from now
-	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
-	// HeaderBrokerTimestamp has the Unix milliseconds at which the broker took the message,
-	// where it is configured to set it.
-	HeaderBrokerTimestamp = "timestamp_in_ms"
-)
-
-// Headers in which W3C trace context travels, as in other instrumentations of AMQP. They
-// are the publisher's and arrive as they were sent; a producer that traces sets them
-// where there are none.
-const (
-	HeaderTraceparent = "traceparent"
-	HeaderTracestate  = "tracestate"
-	HeaderBaggage     = "baggage"
-)
-
-// ReservedPrefix starts the name of every header that the bridge adds.
-const ReservedPrefix = "x-delaybridge-"
-
-// Headers that the bridge adds. Instants are RFC 3339 with milliseconds, in
-// UTC, so that they read well in the management UI.
-const (
-	HeaderPublished  = ReservedPrefix + "published"
-	HeaderDue        = ReservedPrefix + "due"
-	HeaderPath       = ReservedPrefix + "path"
-	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
-	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
-	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
-	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
-	HeaderVersion    = ReservedPrefix + "version"    // int64: more than 0 once it was rescheduled on its way
-
-	// Of the last span on the way, where the message is traced:
-	HeaderStepTraceparent = ReservedPrefix + "traceparent"
-	HeaderStepTracestate  = ReservedPrefix + "tracestate"
-
-	// Of a message that is handled again, or is in quarantine:
-	HeaderQueue    = ReservedPrefix + "queue"    // whose consumer handled it
-	HeaderAttempts = ReservedPrefix + "attempts" // int64: how often, in vain
-	HeaderHistory  = ReservedPrefix + "history"  // array of texts: a line for each attempt
-	HeaderKey      = ReservedPrefix + "key"      // its routing key, while that is the queue's name
-	HeaderCC       = ReservedPrefix + "cc"       // its CC header, meanwhile
-
-	// Of a message in quarantine:
-	HeaderError       = ReservedPrefix + "error"       // why
-	HeaderStack       = ReservedPrefix + "stack"       // of the handler's panic
-	HeaderQuarantined = ReservedPrefix + "quarantined" // since when
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 const instantLayout = "2006-01-02T15:04:05.000Z07:00"
@@ -74,7 +24,7 @@ func (m *Message) Publishing(j Journey) amqp.Publishing {
 // PublishingIn is Publishing for those who publish much: the headers go into a
 // table that may be used again, once what was in it before is written.
 func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
-	path := headers[HeaderPath]
+	path := headers[wire.HeaderPath]
 	clear(headers)
 	for name, value := range m.Headers {
 		if !leftByBroker(name) {
@@ -83,24 +33,24 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 	setInstants(headers, j)
 	if before, ok := path.(string); ok && before == string(j.Path) {
-		headers[HeaderPath] = path // which costs no allocation
+		headers[wire.HeaderPath] = path // which costs no allocation
 	} else if j.Path != "" {
-		headers[HeaderPath] = string(j.Path)
+		headers[wire.HeaderPath] = string(j.Path)
 	}
 	if m.Expiration != "" {
-		headers[HeaderExpiration] = m.Expiration
+		headers[wire.HeaderExpiration] = m.Expiration
 	}
 	if m.UserID != "" {
-		headers[HeaderUserID] = m.UserID
+		headers[wire.HeaderUserID] = m.UserID
 	}
 	if m.Priority != 0 {
-		headers[HeaderPriority] = m.Priority
+		headers[wire.HeaderPriority] = m.Priority
 	}
 	if m.Entry != "" {
-		headers[HeaderEntry] = m.Entry
+		headers[wire.HeaderEntry] = m.Entry
 	}
 	if j.Version != 0 {
-		headers[HeaderVersion] = int64(j.Version)
+		headers[wire.HeaderVersion] = int64(j.Version)
 	}
 	j.Step.Write(headers)
 	if j.Queue != "" {
@@ -121,15 +71,6 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 }
 
-// Undecodable returns what goes to quarantine in place of a stored message that
-// cannot be read: the raw bytes, and the reason.
-func Undecodable(id string, raw []byte, reason error) amqp.Publishing {
-	return amqp.Publishing{
-		DeliveryMode: amqp.Persistent, MessageId: id, ContentType: "application/octet-stream", Body: raw,
-		Headers: amqp.Table{HeaderError: reason.Error(), HeaderPath: string(PathQuarantine)},
-	}
-}
-
 // FromDelivery returns the message of a delivery as its publisher sent it. It
 // accepts messages that never met the bridge. Body is not copied.
 func FromDelivery(d *amqp.Delivery) Message {
@@ -142,7 +83,7 @@ func FromDelivery(d *amqp.Delivery) Message {
 	for name, value := range d.Headers {
 		switch {
 		case leftByBroker(name):
-		case strings.HasPrefix(name, ReservedPrefix):
+		case strings.HasPrefix(name, wire.ReservedPrefix):
 			m.restore(name, value)
 		default:
 			if m.Headers == nil {
@@ -151,7 +92,7 @@ func FromDelivery(d *amqp.Delivery) Message {
 			m.Headers[name] = value
 		}
 	}
-	if _, ours := d.Headers[HeaderPath]; !ours && m.Expiration == "" {
+	if _, ours := d.Headers[wire.HeaderPath]; !ours && m.Expiration == "" {
 		m.Expiration = originalExpiration(d.Headers)
 	}
 	m.Journey.recall(d.Headers)
@@ -175,29 +116,29 @@ func originalExpiration(headers amqp.Table) string {
 // restore takes one of the bridge's own headers back into m. Another type than
 // the bridge writes, or a longer text, is a foreign client's doing and is dropped.
 func (m *Message) restore(name string, value any) {
-	if priority, ok := value.(byte); ok && name == HeaderPriority {
+	if priority, ok := value.(byte); ok && name == wire.HeaderPriority {
 		m.Priority = priority
 	}
-	if version, ok := value.(int64); ok && name == HeaderVersion {
+	if version, ok := value.(int64); ok && name == wire.HeaderVersion {
 		m.Journey.Version = int(version)
 	}
-	m.Journey.Step.restore(name, value)
+	m.Journey.Step.Restore(name, value)
 	text, ok := value.(string)
 	if !ok || len(text) > 255 { // which neither a property nor an envelope can hold
 		return
 	}
 	switch name {
-	case HeaderPublished:
+	case wire.HeaderPublished:
 		m.Journey.Published = parseInstant(text)
-	case HeaderDue:
+	case wire.HeaderDue:
 		m.Journey.Due = parseInstant(text)
-	case HeaderPath:
+	case wire.HeaderPath:
 		m.Journey.Path = Path(text)
-	case HeaderExpiration:
+	case wire.HeaderExpiration:
 		m.Expiration = text
-	case HeaderUserID:
+	case wire.HeaderUserID:
 		m.UserID = text
-	case HeaderEntry:
+	case wire.HeaderEntry:
 		m.Entry = text
 	}
 }
@@ -245,10 +186,10 @@ func setInstants(headers amqp.Table, j Journey) {
 	}
 	text := string(b)
 	if published > 0 {
-		headers[HeaderPublished] = text[:published]
+		headers[wire.HeaderPublished] = text[:published]
 	}
 	if published < len(text) {
-		headers[HeaderDue] = text[published:]
+		headers[wire.HeaderDue] = text[published:]
 	}
 }
 
@@ -259,7 +200,3 @@ func parseInstant(text string) time.Time {
 	}
 	return t
 }
-
-// ExpirationMS writes a per-message TTL the way AMQP wants it: milliseconds in
-// decimal.
-func ExpirationMS(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

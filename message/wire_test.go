@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"pgregory.net/rapid"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -93,8 +94,8 @@ func TestForeignDelivery(t *testing.T) {
 		MessageId: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserId: "u",
 		Headers: amqp.Table{
 			// Not what the bridge writes under these names.
-			message.HeaderDue: "tomorrow", message.HeaderPublished: int64(5), message.HeaderPriority: "high",
-			message.HeaderUserID: true, message.HeaderEntry: strings.Repeat("x", 256), message.ReservedPrefix + "unheard-of": "x",
+			wire.HeaderDue: "tomorrow", wire.HeaderPublished: int64(5), wire.HeaderPriority: "high",
+			wire.HeaderUserID: true, wire.HeaderEntry: strings.Repeat("x", 256), wire.ReservedPrefix + "unheard-of": "x",
 		},
 	})
 	want := message.Message{ID: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserID: "u"}
@@ -111,34 +112,14 @@ func TestExpirationOfATierOrALane(t *testing.T) {
 		want     string
 	}{
 		"a tier, from a foreign client": {amqp.Delivery{Headers: amqp.Table{"x-death": deaths}}, "5000"},
-		"a lane":                        {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, message.HeaderPath: "parked, then lane 1s"}}, ""},
-		"a lane, and one of its own":    {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, message.HeaderPath: "parked, then lane 1s", message.HeaderExpiration: "7"}}, "7"},
+		"a lane":                        {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, wire.HeaderPath: "parked, then lane 1s"}}, ""},
+		"a lane, and one of its own":    {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, wire.HeaderPath: "parked, then lane 1s", wire.HeaderExpiration: "7"}}, "7"},
 		"not yet dead":                  {amqp.Delivery{Expiration: "9", Headers: amqp.Table{"x-death": deaths}}, "9"},
 		"a queue of the consumer's own": {amqp.Delivery{Headers: amqp.Table{"x-death": []any{deaths[1], amqp.Table{"queue": "tier"}}}}, ""},
 		"of another type":               {amqp.Delivery{Headers: amqp.Table{"x-death": []any{"x", amqp.Table{"original-expiration": 1}}}}, ""},
 	} {
 		if got := message.FromDelivery(&c.delivery).Expiration; got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestUndecodable(t *testing.T) {
-	t.Parallel()
-	p := message.Undecodable("o-1", []byte{1, 2}, message.ErrEnvelope)
-	if p.MessageId != "o-1" || p.DeliveryMode != amqp.Persistent || string(p.Body) != "\x01\x02" || p.Headers[message.HeaderError] != message.ErrEnvelope.Error() {
-		t.Errorf("got %+v", p)
-	}
-	if err := p.Headers.Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestExpirationMS(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{0: "0", time.Second: "1000", 1500 * time.Microsecond: "1"} {
-		if got := message.ExpirationMS(d); got != want {
-			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/topology"
@@ -121,7 +122,7 @@ func TestEveryPathOfAnEntry(t *testing.T) {
 		}
 		arrived := message.FromDelivery(&got.Delivery)
 		arrived.Journey = message.Journey{}
-		delete(arrived.Headers, message.HeaderDelay) // by which the entry exchange goes
+		delete(arrived.Headers, wire.HeaderDelay) // by which the entry exchange goes
 		if !reflect.DeepEqual(arrived, m) {
 			t.Errorf("%s: got  %#v\nwant %#v", id, arrived, m)
 		}
@@ -176,14 +177,14 @@ func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
 		want   int64
 		past   bool
 	}{
-		"relative": {message.After(7300 * time.Millisecond), message.HeaderDelay, 7300, false},
-		"absolute": {message.At(at), message.HeaderDeliverAt, at.UnixMilli(), false},
-		"past":     {message.At(time.UnixMilli(5000)), message.HeaderDeliverAt, 5000, true},
-		"far":      {message.After(message.MaxDelay), message.HeaderDelay, message.MaxDelay.Milliseconds(), false},
+		"relative": {message.After(7300 * time.Millisecond), wire.HeaderDelay, 7300, false},
+		"absolute": {message.At(at), wire.HeaderDeliverAt, at.UnixMilli(), false},
+		"past":     {message.At(time.UnixMilli(5000)), wire.HeaderDeliverAt, 5000, true},
+		"far":      {message.After(message.MaxDelay), wire.HeaderDelay, message.MaxDelay.Milliseconds(), false},
 	} {
 		m := order(id)
 		// These would send it elsewhere.
-		m.Headers = amqp.Table{message.HeaderDelay: int64(1000), message.HeaderDeliverAt: int64(0), "mine": "kept"}
+		m.Headers = amqp.Table{wire.HeaderDelay: int64(1000), wire.HeaderDeliverAt: int64(0), "mine": "kept"}
 		receipt, err := p.Publish(t.Context(), m, c.w)
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +193,7 @@ func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
 		if got.Headers[c.header] != c.want || got.Headers["mine"] != "kept" || got.RoutingKey != m.RoutingKey {
 			t.Errorf("%s: arrived with key %q, headers %v; want %s %d", id, got.RoutingKey, got.Headers, c.header, c.want)
 		}
-		if _, both := got.Headers[message.HeaderDelay]; both && c.header != message.HeaderDelay {
+		if _, both := got.Headers[wire.HeaderDelay]; both && c.header != wire.HeaderDelay {
 			t.Errorf("%s: arrived with both headers", id)
 		}
 		if receipt.Path != message.PathInbox || receipt.Past != c.past {

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -120,9 +121,9 @@ func (p *Producer) enter(ctx context.Context, inbox *route, m *message.Message, 
 	inbox.fill(q, m, now, w.From(now))
 	instant, absolute := w.Instant()
 	if delay, relative := w.Relative(); relative {
-		q.headers[message.HeaderDelay] = delay.Milliseconds()
+		q.headers[wire.HeaderDelay] = delay.Milliseconds()
 	} else {
-		q.headers[message.HeaderDeliverAt] = instant.UnixMilli()
+		q.headers[wire.HeaderDeliverAt] = instant.UnixMilli()
 	}
 	err := p.deliver(ctx, q)
 	return Receipt{Path: inbox.path, Due: w.From(now), Past: absolute && instant.Before(now)}, err
@@ -171,20 +172,20 @@ func (r *route) fill(q *request, m *message.Message, now, due time.Time) {
 		Publishing: m.PublishingIn(q.headers, message.Journey{Published: now, Due: due, Path: r.path}),
 	}
 	if r.delayMS > 0 {
-		q.headers[message.HeaderDelay] = r.delayMS
+		q.headers[wire.HeaderDelay] = r.delayMS
 	}
 }
 
 // withoutRequest returns headers without those that would ask for another delay
 // in the entry exchange.
 func withoutRequest(headers amqp.Table) amqp.Table {
-	_, delay := headers[message.HeaderDelay]
-	_, deliverAt := headers[message.HeaderDeliverAt]
+	_, delay := headers[wire.HeaderDelay]
+	_, deliverAt := headers[wire.HeaderDeliverAt]
 	if !delay && !deliverAt {
 		return headers
 	}
 	headers = maps.Clone(headers)
-	delete(headers, message.HeaderDelay)
-	delete(headers, message.HeaderDeliverAt)
+	delete(headers, wire.HeaderDelay)
+	delete(headers, wire.HeaderDeliverAt)
 	return headers
 }

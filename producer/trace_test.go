@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 )
@@ -24,7 +25,7 @@ func TestMessageCarriesItsSpan(t *testing.T) {
 	t.Parallel()
 	crowded := amqp.Table{"big": strings.Repeat("x", message.MaxHeaderBytes-20)}
 	many := amqp.Table{}
-	for i := range message.MaxHeaderElements {
+	for i := range wire.MaxHeaderElements {
 		many[strconv.Itoa(i)] = true
 	}
 	for name, test := range map[string]struct {

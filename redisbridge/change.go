@@ -101,7 +101,7 @@ func (p *Park) change(ctx context.Context, step, id string, do func() (store.Cha
 	changed, err := do()
 	change := changeOf(changed)
 	if p.tracer != nil {
-		p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, changed.Envelope, change, err)
+		p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, changed.Headers, change, err)
 	}
 	return change, err
 }

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -87,14 +88,14 @@ func TestDocumentedDifferences(t *testing.T) {
 		}},
 		"`expiration`": {amqp.Publishing{Expiration: "60000"}, by{
 			"tier":    all(is(expiration, ""), is(original, "60000"), is(restored, "60000")),
-			"parked":  all(is(expiration, ""), in(message.HeaderExpiration, "60000"), is(restored, "60000")),
-			"at once": all(is(expiration, "60000"), in(message.HeaderExpiration, nil), is(restored, "60000")),
+			"parked":  all(is(expiration, ""), in(wire.HeaderExpiration, "60000"), is(restored, "60000")),
+			"at once": all(is(expiration, "60000"), in(wire.HeaderExpiration, nil), is(restored, "60000")),
 		}},
 		"`user-id`": {amqp.Publishing{UserId: user}, by{
-			"tier": is(userID, user), "parked": all(is(userID, ""), in(message.HeaderUserID, user)), "at once": is(userID, user),
+			"tier": is(userID, user), "parked": all(is(userID, ""), in(wire.HeaderUserID, user)), "at once": is(userID, user),
 		}},
 		"`priority`": {amqp.Publishing{Priority: 4}, by{
-			"tier": is(priority, byte(4)), "parked": all(is(priority, byte(0)), in(message.HeaderPriority, byte(4))), "at once": is(priority, byte(4)),
+			"tier": is(priority, byte(4)), "parked": all(is(priority, byte(0)), in(wire.HeaderPriority, byte(4))), "at once": is(priority, byte(4)),
 		}},
 		withoutID: {amqp.Publishing{}, by{
 			"tier": is(messageID, false), "parked": is(messageID, true), "at once": is(messageID, false),
@@ -102,10 +103,10 @@ func TestDocumentedDifferences(t *testing.T) {
 		"`x-death`, `x-first-death-*`, `x-last-death-*`, `x-delivery-count`": {amqp.Publishing{Headers: old}, by{
 			"tier": is(oldDeath, major < 4), "parked": is(oldDeath, false), "at once": is(oldDeath, true),
 		}},
-		"`x-delaybridge-*` of the publisher's own": {amqp.Publishing{Headers: amqp.Table{"x-delaybridge-mine": "1", message.HeaderUserID: "them"}}, by{
-			"tier":    all(in("x-delaybridge-mine", "1"), in(message.HeaderUserID, "them")),
-			"parked":  all(in("x-delaybridge-mine", nil), in(message.HeaderUserID, "them")),
-			"at once": all(in("x-delaybridge-mine", "1"), in(message.HeaderUserID, "them")),
+		"`x-delaybridge-*` of the publisher's own": {amqp.Publishing{Headers: amqp.Table{"x-delaybridge-mine": "1", wire.HeaderUserID: "them"}}, by{
+			"tier":    all(in("x-delaybridge-mine", "1"), in(wire.HeaderUserID, "them")),
+			"parked":  all(in("x-delaybridge-mine", nil), in(wire.HeaderUserID, "them")),
+			"at once": all(in("x-delaybridge-mine", "1"), in(wire.HeaderUserID, "them")),
 		}},
 		"`CC` header": {amqp.Publishing{Headers: amqp.Table{"CC": []any{"carbon"}}}, by{
 			"tier": in("CC", []any{"carbon"}), "parked": in("CC", []any{"carbon"}), "at once": in("CC", []any{"carbon"}),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -320,7 +321,7 @@ func TestInboxIsAcknowledgedAfterTheDisk(t *testing.T) {
 				id := fmt.Sprintf("%d-%d", g, i)
 				confirm, err := ch.PublishWithDeferredConfirm(b.topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
 					MessageId: id, DeliveryMode: amqp.Persistent,
-					Headers: amqp.Table{message.HeaderDelay: int64(3_600_000 + rand.IntN(60_000))},
+					Headers: amqp.Table{wire.HeaderDelay: int64(3_600_000 + rand.IntN(60_000))},
 				})
 				if err == nil && !confirm.Wait() {
 					err = errors.New("refused")

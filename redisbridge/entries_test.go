@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -154,7 +155,7 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 		for _, stale := range []bool{false, true} {
 			p := say(fmt.Sprintf("%q %s, stale %v", entry, path, stale), headers)
 			if stale {
-				p.Headers[message.HeaderEntry] = amqp.ExchangeFanout
+				p.Headers[wire.HeaderEntry] = amqp.ExchangeFanout
 			}
 			want[p.MessageId] = entry
 			batch = append(batch, p)
@@ -181,9 +182,9 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	}
 	alone := 0
 	for _, entry := range entryKinds() {
-		add(entry, "in the inbox, and overdue", amqp.Table{message.HeaderDeliverAt: time.Now().Add(100 * time.Millisecond).UnixMilli()})
-		add(entry, "tier", amqp.Table{message.HeaderDelay: int32(1000)})
-		add(entry, "at once", amqp.Table{message.HeaderDelay: int32(0)})
+		add(entry, "in the inbox, and overdue", amqp.Table{wire.HeaderDeliverAt: time.Now().Add(100 * time.Millisecond).UnixMilli()})
+		add(entry, "tier", amqp.Table{wire.HeaderDelay: int32(1000)})
+		add(entry, "at once", amqp.Table{wire.HeaderDelay: int32(0)})
 		publish(entry)
 		alone += 4
 	}
@@ -194,13 +195,13 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	}
 	b.run(t, nil)
 	for _, entry := range entryKinds() {
-		add(entry, "lane of 500ms", amqp.Table{message.HeaderDelay: int32(900)})
-		add(entry, "lane of 2s", amqp.Table{message.HeaderDelay: int64(3100)})
-		add(entry, "parked, then ready", amqp.Table{message.HeaderDelay: "300"})
+		add(entry, "lane of 500ms", amqp.Table{wire.HeaderDelay: int32(900)})
+		add(entry, "lane of 2s", amqp.Table{wire.HeaderDelay: int64(3100)})
+		add(entry, "parked, then ready", amqp.Table{wire.HeaderDelay: "300"})
 		add(entry, "no delay", nil)
-		add(entry, "in the past", amqp.Table{message.HeaderDeliverAt: int64(5000)})
-		add(entry, "negative", amqp.Table{message.HeaderDelay: int32(-1)})
-		add(entry, "tier beside a bridge", amqp.Table{message.HeaderDelay: int32(500)})
+		add(entry, "in the past", amqp.Table{wire.HeaderDeliverAt: int64(5000)})
+		add(entry, "negative", amqp.Table{wire.HeaderDelay: int32(-1)})
+		add(entry, "tier beside a bridge", amqp.Table{wire.HeaderDelay: int32(500)})
 		publish(entry)
 		park(entry, "parked by the producer", 1700*time.Millisecond)
 	}
@@ -219,7 +220,7 @@ func eachDelay(name, entry string, n int, ids map[string]string) []amqp.Publishi
 	var all []amqp.Publishing
 	for i := range n {
 		for _, delay := range []int64{0, 300, 1000, 1700, 2000, 2600} {
-			p := say(fmt.Sprintf("%s %q %d-%d", name, entry, delay, i), amqp.Table{message.HeaderDelay: delay})
+			p := say(fmt.Sprintf("%s %q %d-%d", name, entry, delay, i), amqp.Table{wire.HeaderDelay: delay})
 			ids[p.MessageId] = entry
 			all = append(all, p)
 		}

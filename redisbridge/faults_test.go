@@ -17,6 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -229,7 +230,7 @@ func TestUnreadableMessageGoesToQuarantine(t *testing.T) {
 	b.run(t, nil)
 	b.arrivals.await(t, 1, patience)
 	d := b.awaitIn(t, b.topology.Quarantine())
-	if d.MessageId != "broken" || !strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), "version 99") {
+	if d.MessageId != "broken" || !strings.Contains(fmt.Sprint(d.Headers[wire.HeaderError]), "version 99") {
 		t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
 	}
 }
@@ -252,7 +253,7 @@ func TestRecordCutOffHoldsUpNone(t *testing.T) {
 			b.parkOne(t, "healthy", message.After(800*time.Millisecond))
 			b.run(t, nil)
 			b.arrivals.await(t, 1, patience)
-			if d := b.awaitIn(t, b.topology.Quarantine()); d.MessageId != "cut" || d.Headers[message.HeaderError] == nil {
+			if d := b.awaitIn(t, b.topology.Quarantine()); d.MessageId != "cut" || d.Headers[wire.HeaderError] == nil {
 				t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
 			}
 		})
@@ -319,7 +320,7 @@ func TestNeverAcceptedGoesToQuarantine(t *testing.T) {
 	b.arrivals.await(t, 20, patience)
 	until(t, "the broker was given the message for the last time", func() bool { return log.count("the broker closes the channel over a message") == 5 })
 	d := b.awaitIn(t, b.topology.Quarantine())
-	if d.MessageId != "bad" || !strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), "PRECONDITION_FAILED") {
+	if d.MessageId != "bad" || !strings.Contains(fmt.Sprint(d.Headers[wire.HeaderError]), "PRECONDITION_FAILED") {
 		t.Errorf("in quarantine: %s, %v", d.MessageId, d.Headers)
 	}
 	if n := log.count("the broker closes the channel over a message"); n != 5 {

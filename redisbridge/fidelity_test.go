@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -52,7 +53,7 @@ func foreigners(user string) map[string]foreign {
 		add(name, p)
 	}
 	deep := amqp.Table{"leaf": "end"}
-	for range message.MaxHeaderDepth - 1 {
+	for range wire.MaxHeaderDepth - 1 {
 		deep = amqp.Table{"t": deep}
 	}
 	many := amqp.Table{}
@@ -66,7 +67,7 @@ func foreigners(user string) map[string]foreign {
 		"decimal": amqp.Decimal{Scale: 2, Value: 314}, "negative decimal": amqp.Decimal{Scale: 255, Value: -1}, "text": "t", "empty text": "", "unicode": "déjà vu ☃ 🐰",
 		"text without UTF-8": "\xff\xfe\x00", "bytes": allBytes, "no bytes": []byte{}, "time": time.Unix(1_600_000_000, 0), "time 0": time.Unix(0, 0), "void": nil,
 		"table": amqp.Table{"a": int8(1), "b": amqp.Table{"c": []any{"d"}}}, "empty table": amqp.Table{}, "deepest": deep, "empty name": amqp.Table{"": "x"},
-		"array": []any{int8(1), "s", nil, []any{}, amqp.Table{}, true, 1.5, []byte{0}}, "empty array": []any{}, "long array": make([]any, message.MaxHeaderElements),
+		"array": []any{int8(1), "s", nil, []any{}, amqp.Table{}, true, 1.5, []byte{0}}, "empty array": []any{}, "long array": make([]any, wire.MaxHeaderElements),
 		"large text": strings.Repeat("z", 100_000),
 	} {
 		add("header: "+name, amqp.Publishing{Headers: amqp.Table{"it": value}})
@@ -98,17 +99,17 @@ func (f foreign) unchanged(way string, got *amqp.Delivery) error {
 	}
 	if way == "parked" {
 		want.DeliveryMode = amqp.Persistent
-		for name, property := range map[string]string{message.HeaderExpiration: want.Expiration, message.HeaderUserID: want.UserId} {
+		for name, property := range map[string]string{wire.HeaderExpiration: want.Expiration, wire.HeaderUserID: want.UserId} {
 			if kept, _ := headers[name].(string); kept != property {
 				return fmt.Errorf("header %s is %q, want %q", name, kept, property)
 			}
 		}
-		if kept, _ := headers[message.HeaderPriority].(byte); kept != want.Priority {
-			return fmt.Errorf("header %s is %v, want %d", message.HeaderPriority, headers[message.HeaderPriority], want.Priority)
+		if kept, _ := headers[wire.HeaderPriority].(byte); kept != want.Priority {
+			return fmt.Errorf("header %s is %v, want %d", wire.HeaderPriority, headers[wire.HeaderPriority], want.Priority)
 		}
 		want.Expiration, want.UserId, want.Priority = "", "", 0
 		for name := range headers {
-			if strings.HasPrefix(name, message.ReservedPrefix) {
+			if strings.HasPrefix(name, wire.ReservedPrefix) {
 				delete(headers, name)
 			}
 		}

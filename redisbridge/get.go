@@ -102,7 +102,7 @@ func (p *Park) GetAll(ctx context.Context, id string) ([]MessageState, error) {
 		all[i] = p.stateOf(&found[i])
 		all[i].Messages = len(all)
 		if found[i].In != store.Anywhere {
-			all[i].Message, all[i].Unreadable = message.DecodeEnvelope(found[i].Envelope(), found[i].ID)
+			all[i].Message, all[i].Unreadable = found[i].Message()
 		}
 	}
 	return all, nil

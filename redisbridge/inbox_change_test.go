@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -65,7 +66,7 @@ func TestChangesOfWhatTheInboxHandsOn(t *testing.T) {
 	desk, ch := b.attend(t), b.confirming(t)
 	for _, id := range []string{"cancelled", "moved", "neither"} {
 		confirmation, err := ch.PublishWithDeferredConfirm(b.topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
-			MessageId: id, DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDeliverAt: time.Now().Add(-time.Minute).UnixMilli()},
+			MessageId: id, DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDeliverAt: time.Now().Add(-time.Minute).UnixMilli()},
 		})
 		if err != nil || !confirmation.Wait() {
 			t.Fatalf("%s: not published: %v", id, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -40,7 +41,7 @@ func (b *bench) publishWithoutID(t *testing.T) (published *atomic.Int64, stop fu
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				confirm, err := ch.PublishWithDeferredConfirm(b.topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
-					DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(3_600_001)},
+					DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(3_600_001)},
 					CorrelationId: fmt.Sprint(g, "-", i),
 				})
 				if err != nil || !confirm.Wait() {
@@ -91,8 +92,8 @@ func TestStoppedIntakeLeavesNothingThatItHasParked(t *testing.T) {
 			t.Errorf("%s is parked under %q", correlation, ids)
 		}
 		for _, id := range ids {
-			if !strings.HasPrefix(id, message.MadeUpPrefix) {
-				t.Errorf("%s is parked as %s, want what begins with %s", correlation, id, message.MadeUpPrefix)
+			if !strings.HasPrefix(id, wire.MadeUpPrefix) {
+				t.Errorf("%s is parked as %s, want what begins with %s", correlation, id, wire.MadeUpPrefix)
 			}
 		}
 	}
@@ -162,9 +163,9 @@ func TestMessageWithoutIDThatComesAgainSaysSo(t *testing.T) {
 	again := 0
 	for _, id := range b.parkedIDs(t)["in hand"] {
 		switch {
-		case strings.HasPrefix(id, message.MadeUpAgainPrefix):
+		case strings.HasPrefix(id, wire.MadeUpAgainPrefix):
 			again++
-		case !strings.HasPrefix(id, message.MadeUpPrefix):
+		case !strings.HasPrefix(id, wire.MadeUpPrefix):
 			t.Errorf("parked as %s", id)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -119,7 +120,7 @@ func TestUselessDelayGoesToQuarantine(t *testing.T) {
 	b.publishEntry(t, amqp.Publishing{MessageId: "odd", Headers: amqp.Table{"x-delay": "tomorrow", "mine": int8(1)}, Body: []byte("kept")})
 	d := b.awaitIn(t, b.topology.Quarantine())
 	if string(d.Body) != "kept" || d.Headers["mine"] != int8(1) || d.RoutingKey != "order.unpaid" ||
-		!strings.Contains(fmt.Sprint(d.Headers[message.HeaderError]), `x-delay: "tomorrow"`) {
+		!strings.Contains(fmt.Sprint(d.Headers[wire.HeaderError]), `x-delay: "tomorrow"`) {
 		t.Errorf("in quarantine: body %q, key %q, headers %v", d.Body, d.RoutingKey, d.Headers)
 	}
 }
@@ -135,11 +136,11 @@ func TestPoisonInTheInboxGoesToQuarantineAlone(t *testing.T) {
 		all[i] = amqp.Publishing{MessageId: fmt.Sprint("harmless-", i), Headers: amqp.Table{"x-delay": int32(1234)}}
 	}
 	deep := amqp.Table{}
-	for range message.MaxHeaderDepth + 1 {
+	for range wire.MaxHeaderDepth + 1 {
 		deep = amqp.Table{"t": deep}
 	}
 	poison := []amqp.Publishing{
-		{MessageId: "long", Headers: amqp.Table{"x-delay": int32(1234), "list": make([]any, message.MaxHeaderElements+1)}, Body: []byte("kept")},
+		{MessageId: "long", Headers: amqp.Table{"x-delay": int32(1234), "list": make([]any, wire.MaxHeaderElements+1)}, Body: []byte("kept")},
 		{MessageId: "deep", Headers: amqp.Table{"x-delay": int32(1234), "table": deep}, Body: []byte("kept")},
 	}
 	b.publishEntry(t, slices.Insert(slices.Clone(all), 5, poison...)...)

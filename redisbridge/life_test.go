@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -150,7 +151,7 @@ func waitUntil(t *testing.T, at time.Time) {
 func (b *bench) enter(t *testing.T, ch *amqp.Channel, id string, delay time.Duration) {
 	t.Helper()
 	confirmation, err := ch.PublishWithDeferredConfirm(b.topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
-		MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id), Headers: amqp.Table{message.HeaderDelay: delay.Milliseconds()},
+		MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id), Headers: amqp.Table{wire.HeaderDelay: delay.Milliseconds()},
 	})
 	if err != nil {
 		t.Error(err)

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
@@ -66,7 +65,7 @@ func (p *Park) list(ctx context.Context, f Filter, yield func(MessageState) bool
 	filter := store.ListFilter{From: f.From, Until: f.Until, IDPrefix: f.IDPrefix, In: places[f.State]}
 	return p.store.List(ctx, filter, func(found *store.Found) bool {
 		e := p.stateOf(found)
-		e.Message, e.Unreadable = message.PeekEnvelope(found.Envelope(), found.ID)
+		e.Message, e.Unreadable = found.Outline()
 		return !f.matches(&e) || yield(e)
 	})
 }

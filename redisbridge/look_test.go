@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -455,10 +456,10 @@ func TestUnreadableMessageIsListed(t *testing.T) {
 	if err := b.client.HSet(t.Context(), key, "o-1", stored[:14]+"\xff nonsense").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if e := b.lookUp(t, "o-1"); !errors.Is(e.Unreadable, message.ErrEnvelope) || e.State != redisbridge.StateParked {
+	if e := b.lookUp(t, "o-1"); !errors.Is(e.Unreadable, wire.ErrEnvelope) || e.State != redisbridge.StateParked {
 		t.Errorf("got %+v, want ErrEnvelope", e)
 	}
-	if all := b.list(t, redisbridge.Filter{}); len(all) != 1 || !errors.Is(all[0].Unreadable, message.ErrEnvelope) || all[0].Due.IsZero() {
+	if all := b.list(t, redisbridge.Filter{}); len(all) != 1 || !errors.Is(all[0].Unreadable, wire.ErrEnvelope) || all[0].Due.IsZero() {
 		t.Errorf("listed: %+v", all)
 	}
 	if all := b.list(t, redisbridge.Filter{RoutingKey: "order.unpaid"}); len(all) != 0 {

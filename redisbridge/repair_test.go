@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -231,7 +232,7 @@ func TestUserWhoMayNotConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.publishEntry(t, amqp.Publishing{
-		MessageId: "n", DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(1300)},
+		MessageId: "n", DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(1300)},
 	})
 	if got := b.arrivals.await(t, 2, patience)["n"]; len(got) != 1 {
 		t.Errorf("n arrived %d times after the inbox was back, want once", len(got))

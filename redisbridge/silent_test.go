@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
-	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // A queue of a consumer that answers nothing, such as one without a majority, and a lane
@@ -40,7 +40,7 @@ func TestSilentQueueHoldsUpNoOther(t *testing.T) {
 	publishing := func(id string, delay time.Duration) amqp.Publishing {
 		return amqp.Publishing{
 			MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id),
-			Headers: amqp.Table{message.HeaderDelay: delay.Milliseconds()},
+			Headers: amqp.Table{wire.HeaderDelay: delay.Milliseconds()},
 		}
 	}
 	confirming := b.confirming(t)

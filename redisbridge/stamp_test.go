@@ -6,7 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -18,10 +18,10 @@ func TestOutageOfAllBridgesCostsNothingWhereTheBrokerStamps(t *testing.T) {
 	b := newBench(t, short())
 	taken := time.Now().Add(-outage)
 	b.publishEntry(t, amqp.Publishing{
-		MessageId: "m", Headers: amqp.Table{"x-delay": delay.Milliseconds() + 1, message.HeaderBrokerTimestamp: taken.UnixMilli()},
+		MessageId: "m", Headers: amqp.Table{"x-delay": delay.Milliseconds() + 1, wire.HeaderBrokerTimestamp: taken.UnixMilli()},
 	})
 	b.publishEntry(t, amqp.Publishing{
-		MessageId: "overdue", Headers: amqp.Table{"x-delay": int64(60_001), message.HeaderBrokerTimestamp: taken.UnixMilli()},
+		MessageId: "overdue", Headers: amqp.Table{"x-delay": int64(60_001), wire.HeaderBrokerTimestamp: taken.UnixMilli()},
 	})
 	b.run(t, func(c *redisbridge.Config) { c.BrokerClockWithin = within })
 	b.arrivals.awaitID(t, "overdue")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -54,13 +55,8 @@ func (b *Bridge) parkEntry(ctx context.Context, m *message.Message, w message.Wh
 // traceChange notes down the span of what was done to a message, once it is known which
 // trace that has: the span is within the caller's, where that is sampled, and links to the
 // publisher's. Where neither is sampled there is none.
-func (p *Park) traceChange(ctx context.Context, step tracing.Step, id, envelope string, c Change, err error) {
-	var origin trace.SpanContext
-	if envelope != "" {
-		if m, err := message.DecodeEnvelope([]byte(envelope), id); err == nil { // otherwise the bridge says so
-			origin = tracing.Origin(m.Headers)
-		}
-	}
+func (p *Park) traceChange(ctx context.Context, step tracing.Step, id string, headers amqp.Table, c Change, err error) {
+	origin := tracing.Origin(headers)
 	within := trace.SpanContextFromContext(ctx).IsSampled()
 	if !within && !origin.IsSampled() {
 		return

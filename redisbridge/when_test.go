@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/internal/wiretest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -84,7 +85,7 @@ func deadIn(d *amqp.Delivery) (queue, reason string) {
 }
 
 func pathOf(d *amqp.Delivery) string {
-	path, _ := d.Headers[message.HeaderPath].(string)
+	path, _ := d.Headers[wire.HeaderPath].(string)
 	return path
 }
 
@@ -184,7 +185,7 @@ func TestEachValueOnRealServers(t *testing.T) {
 		case wiretest.Quarantine:
 			expected[aside][s.Name] = true
 			got := aside.await(t, s.Name, 1)
-			if reason := fmt.Sprint(got.Headers[message.HeaderError]); !strings.Contains(reason, s.Reason) {
+			if reason := fmt.Sprint(got.Headers[wire.HeaderError]); !strings.Contains(reason, s.Reason) {
 				t.Errorf("%s: quarantine says %q, want %q", s.Name, reason, s.Reason)
 			}
 			s.intact(t, got)

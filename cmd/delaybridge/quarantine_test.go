@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -119,7 +120,7 @@ func fillQuarantine(t testing.TB, url string, top *topology.Topology, n int) {
 		m := message.Message{ID: fmt.Sprintf("m-%d", i), RoutingKey: "order.unpaid", Body: make([]byte, 200)}
 		m.Journey.Failed("closing", time.Now(), errors.New("no such order"))
 		p := m.Publishing(m.Journey)
-		p.Headers[message.HeaderError] = "no such order"
+		p.Headers[wire.HeaderError] = "no such order"
 		confirmed, err := ch.PublishWithDeferredConfirm(top.Quarantine(), m.RoutingKey, false, false, p)
 		if err != nil {
 			t.Fatal(err)

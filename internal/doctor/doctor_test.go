@@ -11,6 +11,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -72,7 +73,7 @@ func healthy(t *testing.T, i *installation) {
 func (i *installation) publish(t *testing.T, ch *amqp.Channel, exchange, key string, delay int64) {
 	t.Helper()
 	if err := ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp.Publishing{
-		MessageId: key, DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: delay},
+		MessageId: key, DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: delay},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func inbox(t *testing.T, i *installation) {
 	i.hasNot(t, "inbox", f.Code)
 	i.hasNot(t, ofBridges, "messages-without-id")
 	if err := i.dial(t).PublishWithContext(t.Context(), i.config.Topology.EntryExchange(), "order.unpaid", true, false, amqp.Publishing{
-		DeliveryMode: amqp.Persistent, Headers: amqp.Table{message.HeaderDelay: int64(90_000)},
+		DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(90_000)},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 const (
@@ -99,7 +99,7 @@ func (x *examination) routeOf(d amqp.Delivery) route {
 	if d.Exchange == t.RetryExchange() {
 		return route{d.Exchange, d.RoutingKey}
 	}
-	if entry, ok := d.Headers[message.HeaderEntry].(string); ok && entry != "" {
+	if entry, ok := d.Headers[wire.HeaderEntry].(string); ok && entry != "" {
 		return route{t.ReadyExchangeOf(entry), d.RoutingKey}
 	}
 	for _, header := range []string{"x-last-death-exchange", "x-first-death-exchange"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -312,12 +313,12 @@ func intact(o *customerOrder, m message.Message) bool {
 	want := o.message()
 	got := m
 	got.Journey = message.Journey{}
-	if strings.HasPrefix(m.ID, message.MadeUpPrefix) {
+	if strings.HasPrefix(m.ID, wire.MadeUpPrefix) {
 		got.ID = ""
 	}
 	got.Headers = amqp.Table{}
 	for name, value := range m.Headers {
-		if name != message.HeaderDelay && name != message.HeaderDeliverAt {
+		if name != wire.HeaderDelay && name != wire.HeaderDeliverAt {
 			got.Headers[name] = value
 		}
 	}

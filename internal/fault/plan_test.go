@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -123,7 +124,7 @@ func TestIntactSeesEveryChange(t *testing.T) {
 		o := planOrder(1, n)
 		fresh := func() message.Message {
 			m := o.message()
-			m.Headers[message.HeaderDelay] = int64(5) // of the entry exchange
+			m.Headers[wire.HeaderDelay] = int64(5) // of the entry exchange
 			m.Journey.Path = message.PathDirect
 			m.Timestamp = m.Timestamp.UTC()
 			return m

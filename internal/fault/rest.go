@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -187,7 +188,7 @@ func (w *world) emptyQueues(final *history.Final) error {
 				if name == w.topology.Quarantine() && !w.sent(&d) {
 					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.Body)))
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: fmt.Sprint(d.Headers[message.HeaderError])})
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: fmt.Sprint(d.Headers[wire.HeaderError])})
 			}
 		}
 		return nil

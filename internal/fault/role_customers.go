@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -205,9 +206,9 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}
 	case wayEntry, wayNoID:
-		err = c.enter(ctx, &m, message.HeaderDelay, o.delay.Milliseconds())
+		err = c.enter(ctx, &m, wire.HeaderDelay, o.delay.Milliseconds())
 	case wayEntryAt:
-		err = c.enter(ctx, &m, message.HeaderDeliverAt, instant.UnixMilli())
+		err = c.enter(ctx, &m, wire.HeaderDeliverAt, instant.UnixMilli())
 	}
 	switch {
 	case cancelled:

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -27,9 +28,9 @@ type Message struct {
 // x-death to tell.
 func read(t *topology.Topology, d *amqp.Delivery) *Message {
 	m := &Message{Message: message.FromDelivery(d)}
-	m.Error, _ = d.Headers[message.HeaderError].(string)
-	m.Stack, _ = d.Headers[message.HeaderStack].(string)
-	if text, ok := d.Headers[message.HeaderQuarantined].(string); ok {
+	m.Error, _ = d.Headers[wire.HeaderError].(string)
+	m.Stack, _ = d.Headers[wire.HeaderStack].(string)
+	if text, ok := d.Headers[wire.HeaderQuarantined].(string); ok {
 		m.Since, _ = time.Parse(time.RFC3339, text) // zero if it is no instant
 	}
 	if m.Error == "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -97,8 +98,8 @@ func (w *ward) quarantined(n int, queue string) {
 		m.Journey.Published, m.Journey.Version = published, 2
 		m.Journey.Failed(queue, time.Now(), errors.New("failed"))
 		p := m.Publishing(m.Journey)
-		p.Headers[message.HeaderError] = "failed"
-		p.Headers[message.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
+		p.Headers[wire.HeaderError] = "failed"
+		p.Headers[wire.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
 		var err error
 		if confirms[i], err = w.ch.PublishWithDeferredConfirm(w.topology.Quarantine(), m.RoutingKey, false, false, p); err != nil {
 			w.t.Fatal(err)
@@ -294,7 +295,7 @@ func TestReplayToItsQueue(t *testing.T) {
 			t.Fatalf("got %+v", m)
 		}
 		for name := range d.Headers {
-			if name == message.HeaderError || name == message.HeaderQuarantined {
+			if name == wire.HeaderError || name == wire.HeaderQuarantined {
 				t.Fatalf("still says %s", name)
 			}
 		}
@@ -373,7 +374,9 @@ func TestReplayLeavesWhatItCannotSend(t *testing.T) {
 	w.queue("billing", "#")
 	w.quarantined(3, "gone")
 	w.quarantined(2, "billing")
-	w.publish(w.topology.Quarantine(), "raw", message.Undecodable("raw", []byte{1}, message.ErrEnvelope))
+	w.publish(w.topology.Quarantine(), "raw", amqp.Publishing{
+		MessageId: "raw", Body: []byte{1}, Headers: amqp.Table{wire.HeaderError: wire.ErrEnvelope.Error(), wire.HeaderPath: string(message.PathQuarantine)},
+	})
 	m := message.Message{ID: "entry", RoutingKey: "k", Entry: "deleted"}
 	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
 	failed := map[string]error{}

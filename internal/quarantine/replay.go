@@ -13,6 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -86,7 +87,7 @@ func (d destination) String() string {
 func (r *replay) send(ctx context.Context, m *Message, remove func() error) error {
 	to, out := r.outgoing(m, time.Now())
 	err := r.look(ctx, to)
-	if strings.HasPrefix(m.Error, message.ErrEnvelope.Error()) {
+	if strings.HasPrefix(m.Error, wire.ErrEnvelope.Error()) {
 		err = ErrNoMessage
 	}
 	if err == nil {
@@ -121,7 +122,7 @@ func startReplaying(tracer *tracing.Tracer, out *broker.Outgoing) (ended func(er
 		return func(error) {}
 	}
 	headers := out.Publishing.Headers
-	origin, last := tracing.Origin(headers), tracing.Last(message.SpanIn(headers))
+	origin, last := tracing.Origin(headers), tracing.Last(wire.SpanIn(headers))
 	if !origin.IsSampled() && !last.IsSampled() {
 		return func(error) {}
 	}

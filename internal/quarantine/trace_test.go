@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/internal/quarantine"
-	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // Thousands of messages that nobody traces are replayed without a span or an allocation
@@ -39,7 +39,7 @@ func TestReplayingUntracedMessagesAllocatesNothing(t *testing.T) { //nolint:para
 	if len(made) != 1 || len(made[0].Links) != 1 || made[0].Parent.IsValid() {
 		t.Fatalf("got spans %v, want one that begins a trace, with a link", made)
 	}
-	if got, want := message.SpanIn(headers).Traceparent[36:52], made[0].SpanContext.SpanID().String(); got != want {
+	if got, want := wire.SpanIn(headers).Traceparent[36:52], made[0].SpanContext.SpanID().String(); got != want {
 		t.Errorf("the message carries span %s, want %s", got, want)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -129,14 +130,14 @@ func kindOf(err error) string {
 
 // Origin returns the publisher's span by a message's headers, or an invalid one.
 func Origin(headers amqp.Table) trace.SpanContext {
-	if headers[message.HeaderTraceparent] == nil {
+	if headers[wire.HeaderTraceparent] == nil {
 		return trace.SpanContext{}
 	}
-	return parse(text(headers[message.HeaderTraceparent]), text(headers[message.HeaderTracestate]))
+	return parse(text(headers[wire.HeaderTraceparent]), text(headers[wire.HeaderTracestate]))
 }
 
 // Last returns the span of the step before, or an invalid one.
-func Last(s message.Span) trace.SpanContext {
+func Last(s wire.Span) trace.SpanContext {
 	if s.Traceparent == "" {
 		return trace.SpanContext{}
 	}
@@ -144,7 +145,7 @@ func Last(s message.Span) trace.SpanContext {
 }
 
 func parse(parent, state string) trace.SpanContext {
-	carrier := propagation.MapCarrier{message.HeaderTraceparent: parent, message.HeaderTracestate: state}
+	carrier := propagation.MapCarrier{wire.HeaderTraceparent: parent, wire.HeaderTracestate: state}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
 
@@ -160,28 +161,28 @@ func text(value any) string {
 }
 
 // SpanOf writes a span down for the next step.
-func SpanOf(span trace.Span) message.Span {
+func SpanOf(span trace.Span) wire.Span {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), span), carrier)
-	return message.Span{Traceparent: carrier[message.HeaderTraceparent], Tracestate: carrier[message.HeaderTracestate]}
+	return wire.Span{Traceparent: carrier[wire.HeaderTraceparent], Tracestate: carrier[wire.HeaderTracestate]}
 }
 
 // Carry returns headers with the context of a span, for everybody who meets the message
 // from here on. Headers that have a context already, or that have no room for one, are
 // returned as they are.
 func Carry(span trace.Span, headers amqp.Table) amqp.Table {
-	if _, has := headers[message.HeaderTraceparent]; has || !span.SpanContext().IsValid() {
+	if _, has := headers[wire.HeaderTraceparent]; has || !span.SpanContext().IsValid() {
 		return headers
 	}
 	mine := SpanOf(span)
 	carried := make(amqp.Table, len(headers)+2)
 	maps.Copy(carried, headers)
-	carried[message.HeaderTraceparent] = mine.Traceparent
-	delete(carried, message.HeaderTracestate) // of no use without the other
+	carried[wire.HeaderTraceparent] = mine.Traceparent
+	delete(carried, wire.HeaderTracestate) // of no use without the other
 	if mine.Tracestate != "" {
-		carried[message.HeaderTracestate] = mine.Tracestate
+		carried[wire.HeaderTracestate] = mine.Tracestate
 	}
-	if len(carried) > message.MaxHeaderElements || message.HeaderBytes(carried) > message.MaxHeaderBytes {
+	if len(carried) > wire.MaxHeaderElements || wire.TableBytes(carried) > message.MaxHeaderBytes {
 		return headers
 	}
 	return carried

@@ -93,8 +93,8 @@ func All() []Mutant {
 		{
 			Name: "a message leaves its lane 20 ms early",
 			File: "redisbridge/internal/promote/route.go",
-			Old:  "		out.Publishing.Expiration = message.ExpirationMS(p.left)\n",
-			New:  "		out.Publishing.Expiration = message.ExpirationMS(p.left - 20*time.Millisecond)\n",
+			Old:  "		out.Publishing.Expiration = wire.ExpirationMS(p.left)\n",
+			New:  "		out.Publishing.Expiration = wire.ExpirationMS(p.left - 20*time.Millisecond)\n",
 			Rule: "not early",
 		},
 		{
@@ -145,8 +145,8 @@ func All() []Mutant {
 		{
 			Name: "a parked message loses its priority",
 			File: "message/wire.go",
-			Old:  "	if m.Priority != 0 {\n		headers[HeaderPriority]",
-			New:  "	if m.Priority > 2 {\n		headers[HeaderPriority]",
+			Old:  "	if m.Priority != 0 {\n		headers[wire.HeaderPriority]",
+			New:  "	if m.Priority > 2 {\n		headers[wire.HeaderPriority]",
 			Rule: "as it was sent",
 		},
 		{
@@ -223,9 +223,9 @@ func All() []Mutant {
 		},
 		{
 			Name: "a made-up ID does not say that its message may be a repetition",
-			File: "message/id.go",
-			Old:  "		return MadeUpAgainPrefix + rand.Text()\n",
-			New:  "		return MadeUpPrefix + rand.Text()\n",
+			File: "redisbridge/internal/intake/intake.go",
+			Old:  "		return wire.MadeUpAgainPrefix + rand.Text()\n",
+			New:  "		return wire.MadeUpPrefix + rand.Text()\n",
 			Rule: "without an ID, under one ID",
 		},
 		{

@@ -3,6 +3,7 @@ package intake
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
@@ -137,6 +139,16 @@ func (i *Intake) Run(ctx context.Context) error {
 
 // intakeTag follows a bridge's ID in the tag of its consumer of the inbox.
 const intakeTag = ": parks these in Redis"
+
+// madeUpID makes up an ID for a message that has none, and says in it whether the broker
+// has delivered the message before. Nothing that a broker tells of a message is the same at
+// each delivery and different for each message: so neither is the ID.
+func madeUpID(redelivered bool) string {
+	if redelivered {
+		return wire.MadeUpAgainPrefix + rand.Text()
+	}
+	return wire.MadeUpPrefix + rand.Text()
+}
 
 // BridgeOf returns the ID of the bridge to which a consumer of the inbox belongs, by its
 // consumer tag, and false where it is no bridge's.
@@ -302,7 +314,7 @@ func (q *questions) get() (d amqp.Delivery, found bool, err error) {
 func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *acks, d *amqp.Delivery) {
 	e := entry{Delivery: d, id: d.MessageId}
 	if e.id == "" {
-		e.id = message.MadeUpID(d.Redelivered)
+		e.id = madeUpID(d.Redelivered)
 	}
 	for unsure := false; ; {
 		err := i.place(work, ready, &e)
@@ -351,13 +363,13 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 	if m.ID == "" {
 		m.ID = e.id
 	}
-	if n := message.HeaderBytes(m.Headers); n > message.MaxHeaderBytes {
+	if n := wire.TableBytes(m.Headers); n > message.MaxHeaderBytes {
 		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
 	}
 	when, err := message.WhenFromHeaders(e.Headers, time.Now())
 	if err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
-		publishing.Headers[message.HeaderError] = err.Error()
+		publishing.Headers[wire.HeaderError] = err.Error()
 		err = i.publish(ctx, ready, broker.Outgoing{
 			Exchange: i.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 		})
@@ -372,7 +384,7 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 // message that the broker has dead-lettered was stamped before its delay began.
 func sinceStamp(d *amqp.Delivery, w message.When, within time.Duration, now time.Time) message.When {
 	delay, relative := w.Relative()
-	ms, stamped := d.Headers[message.HeaderBrokerTimestamp].(int64)
+	ms, stamped := d.Headers[wire.HeaderBrokerTimestamp].(int64)
 	_, deadLettered := d.Headers["x-death"]
 	if within <= 0 || !relative || delay == 0 || !stamped || deadLettered {
 		return w

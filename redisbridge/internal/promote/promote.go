@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
@@ -258,7 +259,7 @@ func (s *shard) publish(
 
 // entryOf returns the entry that out was made for (see outgoing).
 func entryOf(out broker.Outgoing) string {
-	entry, _ := out.Publishing.Headers[message.HeaderEntry].(string)
+	entry, _ := out.Publishing.Headers[wire.HeaderEntry].(string)
 	return entry
 }
 

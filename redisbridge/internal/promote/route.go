@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
@@ -56,7 +57,7 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 // outgoing is the message as plan p publishes it, with headers for its headers.
 // An undecodable envelope goes to quarantine as it is, and a retry back to its queue.
 func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
-	decoded, err := message.DecodeEnvelope(m.Envelope(), m.ID)
+	decoded, err := m.Message()
 	if err != nil {
 		return quarantined(t, m, err)
 	}
@@ -77,7 +78,7 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 	}
 	out.Publishing = decoded.PublishingIn(headers, journey)
 	if p.lane > 0 {
-		out.Publishing.Expiration = message.ExpirationMS(p.left)
+		out.Publishing.Expiration = wire.ExpirationMS(p.left)
 	}
 	return out, journey.Path
 }
@@ -87,6 +88,15 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 func quarantined(t *topology.Topology, m *store.Parked, reason error) (broker.Outgoing, message.Path) {
 	return broker.Outgoing{
 		Exchange: t.Quarantine(), RoutingKey: m.ID, Mandatory: true,
-		Publishing: message.Undecodable(m.ID, []byte(m.Record), reason),
+		Publishing: undecodable(m.ID, []byte(m.Record), reason),
 	}, message.PathQuarantine
+}
+
+// undecodable returns what goes to quarantine in place of a stored message that
+// cannot be read: the raw bytes, and the reason.
+func undecodable(id string, raw []byte, reason error) amqp.Publishing {
+	return amqp.Publishing{
+		DeliveryMode: amqp.Persistent, MessageId: id, ContentType: "application/octet-stream", Body: raw,
+		Headers: amqp.Table{wire.HeaderError: reason.Error(), wire.HeaderPath: string(message.PathQuarantine)},
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -22,7 +23,7 @@ func (s *shard) startPromoting(out *broker.Outgoing, path message.Path) trace.Sp
 	headers := out.Publishing.Headers
 	origin, last := tracing.Origin(headers), trace.SpanContext{}
 	if path == message.PathRetry {
-		last = tracing.Last(message.SpanIn(headers))
+		last = tracing.Last(wire.SpanIn(headers))
 	}
 	if !origin.IsSampled() && !last.IsSampled() {
 		return nil
@@ -35,7 +36,7 @@ func (s *shard) startPromoting(out *broker.Outgoing, path message.Path) trace.Sp
 	if !span.SpanContext().IsSampled() {
 		return nil // the next one is to go by the publisher's
 	}
-	due, _ := headers[message.HeaderDue].(string)
+	due, _ := headers[wire.HeaderDue].(string)
 	span.SetAttributes(tracing.Path.String(string(path)), tracing.Due.String(due), attribute.Int("delaybridge.shard", s.n))
 	tracing.SpanOf(span).Write(headers)
 	return span

@@ -199,7 +199,7 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 	one.shard, one.slot = locate(key, len(s.keys))
 	one.key, one.called, one.when, one.alone = key, called, w, begin.Alone
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
-	one.stored = message.AppendEnvelope(begin.append(one.stored), m, idOf(key))
+	one.stored = appendEnvelope(begin.append(one.stored), m, idOf(key))
 	asked := begin.Asked
 	if asked == (message.When{}) {
 		asked = w

@@ -2,10 +2,14 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
@@ -27,7 +31,7 @@ type Change struct {
 	Outcome        Outcome
 	At, Due, Until time.Time
 	Messages       int
-	Envelope       string // of the first message, if it was asked for
+	Headers        amqp.Table // of the first message, if they were asked for and can be read
 }
 
 func changeOf(answer []any) (Change, error) {
@@ -37,24 +41,25 @@ func changeOf(answer []any) (Change, error) {
 		r.fail("outcome %d has no meaning", c.Outcome)
 	}
 	if len(r.rest) > 0 {
-		c.Envelope = r.string()
+		m, _ := decodeEnvelope([]byte(r.string()), "") // or the bridge says so
+		c.Headers = m.Headers
 	}
 	return c, r.err
 }
 
-// Cancel cancels the messages of an entry with an ID. It returns the envelope, too, if
-// that is wanted.
-func (s *Store) Cancel(ctx context.Context, entry, id string, envelope bool) (Change, error) {
+// Cancel cancels the messages of an entry with an ID. It returns the headers of the first
+// one, too, if they are wanted.
+func (s *Store) Cancel(ctx context.Context, entry, id string, headers bool) (Change, error) {
 	tiers := s.config.Topology.Tiers()
 	unknown := s.config.Tombstones + tiers[len(tiers)-1].TTL
 	return s.change(ctx, entry, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
 		return s.scripts.cancel, []string{k.schedule, k.claimed, k.envelopes, k.kept},
-			append([]any{key, s.config.Tombstones.Milliseconds(), unknown.Milliseconds(), flag(envelope)}, s.leads...)
+			append([]any{key, s.config.Tombstones.Milliseconds(), unknown.Milliseconds(), flag(headers)}, s.leads...)
 	})
 }
 
 // Reschedule gives them another due time. w must be valid.
-func (s *Store) Reschedule(ctx context.Context, entry, id string, w message.When, envelope bool) (Change, error) {
+func (s *Store) Reschedule(ctx context.Context, entry, id string, w message.When, headers bool) (Change, error) {
 	relative, ms := 0, int64(0)
 	if delay, ok := w.Relative(); ok {
 		relative, ms = 1, delay.Milliseconds()
@@ -64,7 +69,7 @@ func (s *Store) Reschedule(ctx context.Context, entry, id string, w message.When
 	}
 	return s.change(ctx, entry, id, func(k shardKeys, key string) (*redis.Script, []string, []any) {
 		return s.scripts.reschedule, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept},
-			append([]any{wakeChannel(s.config.Topology), k.number, key, relative, ms, s.config.Tombstones.Milliseconds(), flag(envelope)}, s.leads...)
+			append([]any{wakeChannel(s.config.Topology), k.number, key, relative, ms, s.config.Tombstones.Milliseconds(), flag(headers)}, s.leads...)
 	})
 }
 
@@ -104,4 +109,131 @@ func checkID(id string) error {
 		return fmt.Errorf("%w: an ID of %d bytes; use 1 to %d", ErrInvalid, len(id), message.MaxIDBytes)
 	}
 	return nil
+}
+
+// Answers of lua/arrive.lua.
+const (
+	answerDeliver     = 1
+	answerCancelled   = 2
+	answerRescheduled = 3
+	answerParkAgain   = 4
+)
+
+// Arrive is redisbridge.Park.Arrive.
+func (s *Store) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
+	if m.ID == "" { // it cannot have been cancelled
+		return message.Arrival{Fate: message.Deliver}, nil
+	}
+	if err := s.Check(ctx); err != nil {
+		return message.Arrival{}, err
+	}
+	key := keyOf(m.Entry, m.ID)
+	shard, _ := locate(key, len(s.keys))
+	k := s.keys[shard]
+	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
+	digest := contentAsSent(m)
+	for {
+		answer, err := s.scripts.arrive.Run(ctx, s.config.Client,
+			[]string{k.claimed, k.envelopes, k.kept},
+			key, published, due, m.Journey.Version,
+			s.config.Remember.Milliseconds(), s.config.Tombstones.Milliseconds(), s.config.Window.Milliseconds(),
+			string(m.Journey.Path), onItsWay(m).Milliseconds(), digest[:]).Int64Slice()
+		switch {
+		case err != nil:
+			return message.Arrival{}, Classify(err)
+		case len(answer) == 1 && answer[0] == answerDeliver:
+			return message.Arrival{Fate: message.Deliver}, nil
+		case len(answer) == 2 && answer[0] == answerCancelled:
+			return message.Arrival{Fate: message.DropCancelled, At: InstantOf(answer[1])}, nil
+		case len(answer) == 2 && answer[0] == answerRescheduled:
+			return message.Arrival{Fate: message.DropRescheduled, At: InstantOf(answer[1])}, nil
+		case len(answer) != 2 || answer[0] != answerParkAgain:
+			return message.Arrival{}, errors.Join(ErrUnconfirmed, fmt.Errorf("the answer %v of a script has no meaning", answer))
+		}
+		parked, err := s.repark(ctx, m)
+		switch {
+		case err != nil:
+			return message.Arrival{}, err
+		case parked:
+			return message.Arrival{Fate: message.DropRescheduled, At: InstantOf(answer[1])}, nil
+		}
+		if ctx.Err() != nil { // it was changed meanwhile: ask again
+			return message.Arrival{}, ctx.Err()
+		}
+	}
+}
+
+// onItsWay returns for how long a message that has come has been on its way, at least: for as
+// long as its delay, by what it says.
+func onItsWay(m *message.Message) time.Duration {
+	if j := &m.Journey; !j.Published.IsZero() && !j.Due.IsZero() {
+		return max(0, j.Due.Sub(j.Published))
+	}
+	when, err := message.WhenFromHeaders(m.Headers, time.Now())
+	if delay, relative := when.Relative(); err == nil && relative {
+		return delay
+	}
+	return 0
+}
+
+// repark parks a message again that was rescheduled while Redis did not have it. It returns
+// false where it is not to be parked (any more): it was parked, cancelled or handled
+// meanwhile, or this is another message with its ID.
+func (s *Store) repark(ctx context.Context, m *message.Message) (bool, error) {
+	key := keyOf(m.Entry, m.ID)
+	shard, slot := locate(key, len(s.keys))
+	k := s.keys[shard]
+	digest := contentAsSent(m)
+	args := append([]any{
+		wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID),
+	}, s.leads...)
+	parked, err := s.scripts.repark.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
+	return parked, Classify(err)
+}
+
+// maxLines is how many lines of a message's history are noted down for each queue.
+const maxLines = 5
+
+// Handled is redisbridge.Park.Handled.
+func (s *Store) Handled(ctx context.Context, m *message.Message, h message.Handling) error {
+	if m.ID == "" {
+		return nil
+	}
+	key := keyOf(m.Entry, m.ID)
+	shard, _ := locate(key, len(s.keys))
+	k := s.keys[shard]
+	h.At, h.RetryAt = h.At.UTC().Truncate(time.Millisecond), h.RetryAt.UTC().Truncate(time.Millisecond)
+	h.History = h.History[max(0, len(h.History)-maxLines):]
+	note, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("note down the handling of message %s: %w", m.ID, err)
+	}
+	until := h.At
+	if h.RetryAt.After(until) {
+		until = h.RetryAt
+	}
+	err = s.scripts.handled.Run(ctx, s.config.Client, []string{k.envelopes, k.kept},
+		key, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(s.config.Remember).UnixMilli()).Err()
+	if err != nil {
+		return fmt.Errorf("note down the handling of message %s: %w", m.ID, Classify(err))
+	}
+	return nil
+}
+
+// Handlings returns what is noted down behind the head of a delivered message's record:
+// its path, and a line for each queue, the last one first.
+func (r Record) Handlings() (path message.Path, all []message.Handling) {
+	for line := range strings.Lines(r.told()) {
+		queue, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if queue == "" {
+			path = message.Path(rest)
+			continue
+		}
+		_, note, _ := strings.Cut(rest, "\t")
+		var h message.Handling
+		if json.Unmarshal([]byte(note), &h) == nil { // another release may write something else
+			all = append(all, h)
+		}
+	}
+	return path, all
 }

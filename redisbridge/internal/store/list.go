@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/delaybridge/delaybridge/message"
 )
 
 // A ListFilter says what [Store.List] is to list. It may list more than that.
@@ -277,7 +275,7 @@ func (l *shardList) read(ctx context.Context, s *source, until int64) error {
 		stop = float64(max(until+s.late, l.now+l.store.config.Window.Milliseconds()+1))
 	}
 	answer, err := l.store.scripts.list.Run(ctx, l.store.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
-		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + message.PeekBytes}, l.store.leads...)...).Slice()
+		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + peekBytes}, l.store.leads...)...).Slice()
 	if err != nil {
 		return Classify(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -173,8 +174,8 @@ func unix48(s string) int64 {
 // trace context, which instrumentations make anew for each attempt.
 func notContent() [6]string {
 	return [...]string{
-		message.HeaderDelay, message.HeaderDeliverAt, message.HeaderBrokerTimestamp,
-		message.HeaderTraceparent, message.HeaderTracestate, message.HeaderBaggage,
+		wire.HeaderDelay, wire.HeaderDeliverAt, wire.HeaderBrokerTimestamp,
+		wire.HeaderTraceparent, wire.HeaderTracestate, wire.HeaderBaggage,
 	}
 }
 
@@ -192,7 +193,7 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 			for _, name := range notContent() {
 				delete(bare.Headers, name)
 			}
-			envelope = message.AppendEnvelope(nil, &bare, m.ID)
+			envelope = appendEnvelope(nil, &bare, m.ID)
 			break
 		}
 	}
@@ -220,5 +221,5 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 func contentAsSent(m *message.Message) [digestLen]byte {
 	sent := *m
 	sent.Journey = message.Journey{}
-	return contentOf(&sent, message.After(onItsWay(m)), message.AppendEnvelope(nil, &sent, m.ID))
+	return contentOf(&sent, message.After(onItsWay(m)), appendEnvelope(nil, &sent, m.ID))
 }

@@ -1,4 +1,4 @@
-package message
+package wire
 
 import (
 	"encoding/binary"
@@ -16,7 +16,8 @@ import (
 // are those RabbitMQ uses, which differ from the specification's
 // (https://www.rabbitmq.com/amqp-0-9-1-errata, section 3).
 
-func appendShortString(b []byte, s string) []byte {
+// AppendShortString appends a text of at most 255 bytes.
+func AppendShortString(b []byte, s string) []byte {
 	return append(append(b, byte(len(s))), s...) //nolint:gosec // Validate lets no longer one through
 }
 
@@ -32,11 +33,12 @@ func appendSized(b []byte, write func([]byte) []byte) []byte {
 	return b
 }
 
-func appendTable(b []byte, table amqp.Table) []byte {
+// AppendTable appends a table.
+func AppendTable(b []byte, table amqp.Table) []byte {
 	return appendSized(b, func(b []byte) []byte {
 		// In order, so that a message is always written the same way.
 		for _, name := range slices.Sorted(maps.Keys(table)) {
-			b = appendValue(appendShortString(b, name), table[name])
+			b = appendValue(AppendShortString(b, name), table[name])
 		}
 		return b
 	})
@@ -81,7 +83,7 @@ func appendValue(b []byte, value any) []byte {
 	case []byte:
 		return appendLongString(append(b, 'x'), v)
 	case amqp.Table:
-		return appendTable(append(b, 'F'), v)
+		return AppendTable(append(b, 'F'), v)
 	case []any:
 		return appendSized(append(b, 'A'), func(b []byte) []byte {
 			for _, element := range v {
@@ -93,17 +95,18 @@ func appendValue(b []byte, value any) []byte {
 	panic(fmt.Sprintf("message: Validate let a header of type %T through", value))
 }
 
-// HeaderBytes returns how many bytes headers take on the wire. They must be such
+// TableBytes returns how many bytes headers take on the wire. They must be such
 // as AMQP has.
-func HeaderBytes(headers amqp.Table) int {
+func TableBytes(headers amqp.Table) int {
 	n := 4
 	for name, value := range headers {
-		n += 1 + len(name) + valueBytes(value)
+		n += 1 + len(name) + ValueBytes(value)
 	}
 	return n
 }
 
-func valueBytes(value any) int {
+// ValueBytes returns how many bytes a value takes in a table, with its type.
+func ValueBytes(value any) int {
 	const tag, length = 1, 4
 	switch v := value.(type) {
 	case nil:
@@ -121,11 +124,11 @@ func valueBytes(value any) int {
 	case []byte:
 		return tag + length + len(v)
 	case amqp.Table:
-		return tag + HeaderBytes(v)
+		return tag + TableBytes(v)
 	case []any:
 		n := tag + length
 		for _, element := range v {
-			n += valueBytes(element)
+			n += ValueBytes(element)
 		}
 		return n
 	}
@@ -137,74 +140,74 @@ var (
 	errDeep  = fmt.Errorf("nested deeper than %d", MaxHeaderDepth)
 )
 
-// reader takes values off the front of rest. After the first fault it returns
-// zero values and keeps the fault in err.
-type reader struct {
-	rest []byte
-	err  error
+// A Reader takes values off the front of Rest. After the first fault it returns
+// zero values and keeps the fault in Err.
+type Reader struct {
+	Rest []byte
+	Err  error
 }
 
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.err = err
+func (r *Reader) fail(err error) {
+	if r.Err == nil {
+		r.Err = err
 	}
-	r.rest = nil
+	r.Rest = nil
 }
 
-func (r *reader) take(n int) []byte {
-	if n < 0 || n > len(r.rest) {
+func (r *Reader) take(n int) []byte {
+	if n < 0 || n > len(r.Rest) {
 		r.fail(errShort)
 		return make([]byte, min(max(n, 0), 8))
 	}
-	taken := r.rest[:n:n]
-	r.rest = r.rest[n:]
+	taken := r.Rest[:n:n]
+	r.Rest = r.Rest[n:]
 	return taken
 }
 
-func (r *reader) octet() byte         { return r.take(1)[0] }
-func (r *reader) uint16() uint16      { return binary.BigEndian.Uint16(r.take(2)) }
-func (r *reader) uint32() uint32      { return binary.BigEndian.Uint32(r.take(4)) }
-func (r *reader) uint64() uint64      { return binary.BigEndian.Uint64(r.take(8)) }
-func (r *reader) int64() int64        { return int64(r.uint64()) } //nolint:gosec // two's complement
-func (r *reader) shortString() string { return string(r.take(int(r.octet()))) }
+func (r *Reader) Octet() byte         { return r.take(1)[0] }
+func (r *Reader) Uint16() uint16      { return binary.BigEndian.Uint16(r.take(2)) }
+func (r *Reader) uint32() uint32      { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *Reader) uint64() uint64      { return binary.BigEndian.Uint64(r.take(8)) }
+func (r *Reader) Int64() int64        { return int64(r.uint64()) } //nolint:gosec // two's complement
+func (r *Reader) ShortString() string { return string(r.take(int(r.Octet()))) }
 
 // sized takes a length and that many bytes.
-func (r *reader) sized() []byte {
-	if n := int64(r.uint32()); n <= int64(len(r.rest)) {
+func (r *Reader) sized() []byte {
+	if n := int64(r.uint32()); n <= int64(len(r.Rest)) {
 		return r.take(int(n))
 	}
 	r.fail(errShort)
 	return nil
 }
 
-func (r *reader) table(depth int) amqp.Table {
+func (r *Reader) Table(depth int) amqp.Table {
 	if depth > MaxHeaderDepth {
 		r.fail(errDeep)
 		return nil
 	}
 	table := amqp.Table{}
-	for inner := (reader{rest: r.sized()}); ; {
-		if len(inner.rest) == 0 {
-			if inner.err != nil {
-				r.fail(inner.err)
+	for inner := (Reader{Rest: r.sized()}); ; {
+		if len(inner.Rest) == 0 {
+			if inner.Err != nil {
+				r.fail(inner.Err)
 			}
 			return table
 		}
-		name := inner.shortString()
+		name := inner.ShortString()
 		table[name] = inner.value(depth)
 	}
 }
 
-func (r *reader) array(depth int) []any {
+func (r *Reader) array(depth int) []any {
 	if depth > MaxHeaderDepth {
 		r.fail(errDeep)
 		return nil
 	}
 	array := []any{}
-	for inner := (reader{rest: r.sized()}); ; {
-		if len(inner.rest) == 0 {
-			if inner.err != nil {
-				r.fail(inner.err)
+	for inner := (Reader{Rest: r.sized()}); ; {
+		if len(inner.Rest) == 0 {
+			if inner.Err != nil {
+				r.fail(inner.Err)
 			}
 			return array
 		}
@@ -213,44 +216,44 @@ func (r *reader) array(depth int) []any {
 }
 
 //nolint:gosec // the conversions keep the bits
-func (r *reader) value(depth int) any {
-	switch tag := r.octet(); tag {
+func (r *Reader) value(depth int) any {
+	switch tag := r.Octet(); tag {
 	case 'V':
 		return nil
 	case 't':
-		return r.octet() != 0
+		return r.Octet() != 0
 	case 'b':
-		return int8(r.octet())
+		return int8(r.Octet())
 	case 'B':
-		return r.octet()
+		return r.Octet()
 	case 's':
-		return int16(r.uint16())
+		return int16(r.Uint16())
 	case 'u':
-		return r.uint16()
+		return r.Uint16()
 	case 'I':
 		return int32(r.uint32())
 	case 'i':
 		return r.uint32()
 	case 'l':
-		return r.int64()
+		return r.Int64()
 	case 'f':
 		return math.Float32frombits(r.uint32())
 	case 'd':
 		return math.Float64frombits(r.uint64())
 	case 'D':
-		return amqp.Decimal{Scale: r.octet(), Value: int32(r.uint32())}
+		return amqp.Decimal{Scale: r.Octet(), Value: int32(r.uint32())}
 	case 'T':
-		return time.Unix(r.int64(), 0)
+		return time.Unix(r.Int64(), 0)
 	case 'S':
 		return string(r.sized())
 	case 'x':
 		return append([]byte{}, r.sized()...)
 	case 'F':
-		return r.table(depth + 1)
+		return r.Table(depth + 1)
 	case 'A':
 		return r.array(depth + 1)
 	default:
-		if r.err == nil {
+		if r.Err == nil {
 			r.fail(fmt.Errorf("unknown type tag %q", tag))
 		}
 		return nil

@@ -1,4 +1,4 @@
-package message
+package wire
 
 import amqp "github.com/rabbitmq/amqp091-go"
 
@@ -8,7 +8,7 @@ type Span struct {
 	Tracestate  string // of the tracing systems, often empty
 }
 
-// maxTracestate is how much of it everybody has to carry; what is longer may be left out.
+// maxTracestate is how much of it all have to carry; what is longer may be left out.
 const maxTracestate = 512
 
 // Write writes s into headers of the bridge's own, for the next step of the journey. The
@@ -27,13 +27,13 @@ func (s Span) Write(headers amqp.Table) {
 // SpanIn returns what Write wrote into headers.
 func SpanIn(headers amqp.Table) (s Span) {
 	for _, name := range [...]string{HeaderStepTraceparent, HeaderStepTracestate} {
-		s.restore(name, headers[name])
+		s.Restore(name, headers[name])
 	}
 	return s
 }
 
-// restore is the opposite of Write, for one header.
-func (s *Span) restore(name string, value any) {
+// Restore is the opposite of Write, for one header.
+func (s *Span) Restore(name string, value any) {
 	text, ok := value.(string)
 	switch {
 	case !ok || len(text) > maxTracestate:

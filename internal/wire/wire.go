@@ -1,0 +1,84 @@
+// Package wire has the names of headers, and AMQP's encoding of what is in them. What they
+// mean is in docs/wire-contract.md.
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"time"
+)
+
+// Headers by which publishers in any language say when; docs/wire-contract.md
+// has every detail.
+const (
+	HeaderDelay     = "x-delay"      // milliseconds from now
+	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
+	// HeaderBrokerTimestamp has the Unix milliseconds at which the broker took the message,
+	// where it is configured to set it.
+	HeaderBrokerTimestamp = "timestamp_in_ms"
+)
+
+// Headers in which W3C trace context travels, as in other instrumentations of AMQP. They
+// are the publisher's and arrive as they were sent; a producer that traces sets them
+// where there are none.
+const (
+	HeaderTraceparent = "traceparent"
+	HeaderTracestate  = "tracestate"
+	HeaderBaggage     = "baggage"
+)
+
+// ReservedPrefix starts the name of every header that the bridge adds.
+const ReservedPrefix = "x-delaybridge-"
+
+// Headers that the bridge adds. Instants are RFC 3339 with milliseconds, in
+// UTC, so that they read well in the management UI.
+const (
+	HeaderPublished  = ReservedPrefix + "published"
+	HeaderDue        = ReservedPrefix + "due"
+	HeaderPath       = ReservedPrefix + "path"
+	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
+	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
+	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
+	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
+	HeaderVersion    = ReservedPrefix + "version"    // int64: more than 0 once it was rescheduled on its way
+
+	// Of the last span on the way, where the message is traced:
+	HeaderStepTraceparent = ReservedPrefix + "traceparent"
+	HeaderStepTracestate  = ReservedPrefix + "tracestate"
+
+	// Of a message that is handled again, or is in quarantine:
+	HeaderQueue    = ReservedPrefix + "queue"    // whose consumer handled it
+	HeaderAttempts = ReservedPrefix + "attempts" // int64: how often, in vain
+	HeaderHistory  = ReservedPrefix + "history"  // array of texts: a line for each attempt
+	HeaderKey      = ReservedPrefix + "key"      // its routing key, while that is the queue's name
+	HeaderCC       = ReservedPrefix + "cc"       // its CC header, meanwhile
+
+	// Of a message in quarantine:
+	HeaderError       = ReservedPrefix + "error"       // why
+	HeaderStack       = ReservedPrefix + "stack"       // of the handler's panic
+	HeaderQuarantined = ReservedPrefix + "quarantined" // since when
+)
+
+// What the ID of a message begins with that came to the inbox without one.
+const (
+	// MadeUpPrefix begins every ID that a bridge has made up.
+	MadeUpPrefix = "no-id."
+	// MadeUpAgainPrefix begins one where the broker says that it has delivered the message
+	// to a bridge before: there may be a copy of it under another ID that was made up.
+	MadeUpAgainPrefix = MadeUpPrefix + "redelivered."
+)
+
+// ErrEnvelope means that what Redis has of a message cannot be read.
+var ErrEnvelope = errors.New("message: not an envelope")
+
+// Limits of amqp091-go, which neither reads nor closes the connection over what is larger.
+const (
+	// MaxHeaderDepth is how deep amqp091-go reads nested tables and arrays.
+	MaxHeaderDepth = 32
+	// MaxHeaderElements is how many entries amqp091-go reads in one table or array.
+	MaxHeaderElements = 8192
+)
+
+// ExpirationMS writes a per-message TTL the way AMQP wants it: milliseconds in
+// decimal.
+func ExpirationMS(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
