@@ -68,10 +68,10 @@ type Config struct {
 	// while the message waits.
 	DedupeWindow time.Duration
 	// Remember is for how long Redis knows of a message that it was delivered. Defaults to
-	// redisbridge.DefaultRemember.
+	// ten minutes.
 	Remember time.Duration
 	// Tombstones is for how long it is known of a message that it was cancelled or
-	// rescheduled, from when it is due. Defaults to redisbridge.DefaultTombstones.
+	// rescheduled, from when it is due. Defaults to 24 hours.
 	Tombstones time.Duration
 	// TracerProvider makes spans of what is published, changed and handled. Defaults to none.
 	TracerProvider trace.TracerProvider

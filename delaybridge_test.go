@@ -335,7 +335,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]delaybridge.Config{"the file": fromFile, "the environment": fromEnv} {
-		if c.AMQPURL != "amqp://shop:secret@rabbit/" || c.RedisURL != "redis://localhost:6379/0" || c.Tombstones != 48*time.Hour || c.Remember != redisbridge.DefaultRemember {
+		if c.AMQPURL != "amqp://shop:secret@rabbit/" || c.RedisURL != "redis://localhost:6379/0" || c.Tombstones != 48*time.Hour || c.Remember != redisbridge.ParkDefaults().Remember {
 			t.Errorf("%s: got %+v", name, c)
 		}
 		top, err := topology.New(c.Topology)

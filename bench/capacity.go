@@ -96,7 +96,7 @@ func (c *costs) size(d demand) sizing {
 	s := sizing{bridgeCores: busy(c.bridge, c.bridgeIdle), brokerCores: busy(c.broker, c.brokerIdle)}
 	s.shards = int(max(math.Ceil(d.rate/(ceiling*c.queue)), math.Ceil(d.parked/(slots*perSlot))))
 	for range 8 { // more shards have more hashes and buckets, which take memory
-		d.shards = max(s.shards, topology.DefaultShards)
+		d.shards = max(s.shards, topology.Defaults().Shards)
 		s.gigabytes = c.bytes(d) / 1e9
 		s.masters = int(max(math.Ceil(busy(c.redis, c.redisIdle)), math.Ceil(s.gigabytes/(ceiling*d.redisGB))))
 		s.shards = max(d.shards, s.masters)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/delaybridge/delaybridge/producer"
 )
 
 // inbox compares what foreign clients do, from the first publish to the entry
@@ -52,7 +50,7 @@ const plainQueue = "bench.plain"
 
 // foreignClients publish with the bare library.
 type foreignClients struct {
-	channels [producer.DefaultChannels]*amqp.Channel
+	channels [publishChannels]*amqp.Channel
 	turn     atomic.Uint32
 }
 

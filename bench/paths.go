@@ -27,9 +27,12 @@ type path interface {
 
 const routingKey = "bench.message"
 
+// publishChannels is how many channels a producer has.
+const publishChannels = 16
+
 // rawPath is amqp091-go and the broker: one tier per delay, and nothing of ours.
 type rawPath struct {
-	channels [producer.DefaultChannels]*amqp.Channel
+	channels [publishChannels]*amqp.Channel
 	turn     atomic.Uint32
 }
 

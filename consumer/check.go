@@ -7,25 +7,22 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 )
 
-// CheckGrace is for how long something may be wrong before [Consumer.Check] says so, once
-// it was right: a lost connection mostly comes back by itself.
-const CheckGrace = 10 * time.Second
-
 // Check returns nil while the consumer is connected and its queue knows it. The error says
-// what is not so, and has lasted for longer than CheckGrace, or since the start. It does
+// what is not so, and has lasted for longer than ten seconds, or since the start. It does
 // no I/O.
 func (c *Consumer) Check() error {
 	now := time.Now()
 	if err := c.intake.check(now); err != nil {
 		// A lost connection is why the queue does not know it.
-		if lost := c.consuming.State().Check(now, CheckGrace); lost != nil {
+		if lost := c.consuming.State().Check(now, health.Grace); lost != nil {
 			return lost
 		}
 		return fmt.Errorf("queue %q: %w", c.config.Queue, err)
 	}
-	return c.publishing.State().Check(now, CheckGrace)
+	return c.publishing.State().Check(now, health.Grace)
 }
 
 // Reconnects is how often a connection to the broker was made again after it was lost.
@@ -68,7 +65,7 @@ func (i *intake) check(now time.Time) error {
 	switch {
 	case i.stopping:
 		return errors.New("the consumer is stopping")
-	case i.on, i.began && now.Sub(i.since) < CheckGrace:
+	case i.on, i.began && now.Sub(i.since) < health.Grace:
 		return nil
 	case i.fault != nil:
 		return fmt.Errorf("it is not being consumed: %w", i.fault)

@@ -41,12 +41,12 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultConcurrency  = 10
-	DefaultPrefetch     = 20
-	DefaultDrainTimeout = 30 * time.Second
-	DefaultRepairEvery  = time.Minute
-	// DefaultConsumerTimeout is that of RabbitMQ.
-	DefaultConsumerTimeout = 30 * time.Minute
+	defaultConcurrency  = 10
+	defaultPrefetch     = 20
+	defaultDrainTimeout = 30 * time.Second
+	defaultRepairEvery  = time.Minute
+	// defaultConsumerTimeout is that of RabbitMQ.
+	defaultConsumerTimeout = 30 * time.Minute
 )
 
 // Limits of [Config].
@@ -74,7 +74,7 @@ type Config struct {
 	// their own. Messages that fall due meanwhile are in the unrouted queue. After
 	// a failure it is done again sooner, and a deleted queue is declared again at
 	// once. Without Bind only the binding for retries is repaired, which a Delayer needs.
-	// Defaults to DefaultRepairEvery.
+	// Defaults to a minute.
 	RepairEvery time.Duration
 	// Handler is called for each message, from several goroutines at once
 	// unless Concurrency is 1.
@@ -98,11 +98,11 @@ type Config struct {
 
 	// Concurrency is the most calls of Handler at a time. With 1, messages are
 	// handled in the order of the queue, except for those that are retried.
-	// Defaults to DefaultConcurrency.
+	// Defaults to 10.
 	Concurrency int
 	// Prefetch is the most messages that may be unacknowledged at a time: being
 	// handled, waiting for a retry or waiting for their turn. At least
-	// Concurrency and at most MaxPrefetch. Defaults to DefaultPrefetch, or to twice
+	// Concurrency and at most MaxPrefetch. Defaults to 20, or to twice
 	// Concurrency where that is more.
 	//
 	// With slow handlers keep it small: a message that waits for half of ConsumerTimeout is
@@ -113,7 +113,7 @@ type Config struct {
 	// its consumer_timeout, or the policy or argument of the queue, if that is less. The
 	// consumer gives a message back before: after half of it where no handler has begun it,
 	// after seven eighths where it waits for the Delayer or the quarantine. Handlers must be
-	// done in half of it. Defaults to DefaultConsumerTimeout; set it when the broker's is shorter.
+	// done in half of it. Defaults to 30 minutes, which is RabbitMQ's own; set it when the broker's is shorter.
 	ConsumerTimeout time.Duration
 	// OrderBy has messages with the same key, such as the ID of an order, handled one
 	// at a time and in the order of the queue, and all others beside them; "" is no
@@ -141,7 +141,7 @@ type Config struct {
 	// Retry span a quarter of an hour then, and a day or more with a Delayer.
 	Delayer Delayer
 	// DrainTimeout is how long handlers may go on after Run's context has
-	// ended; then their own contexts end. Defaults to DefaultDrainTimeout.
+	// ended; then their own contexts end. Defaults to 30 s.
 	DrainTimeout time.Duration
 	// StartWithin ends Run with ErrUnreachable when the broker cannot be reached for so
 	// long at the start. Once the consumer works, it waits as long as it takes. Defaults
@@ -217,25 +217,32 @@ func New(c Config) (*Consumer, error) {
 // first time.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
+// Defaults returns a Config with all defaults that are values, as they are with a Delayer.
+func Defaults() Config {
+	c := Config{Concurrency: defaultConcurrency, Prefetch: defaultPrefetch, DrainTimeout: defaultDrainTimeout, RepairEvery: defaultRepairEvery, ConsumerTimeout: defaultConsumerTimeout}
+	c.Retry = c.Retry.withDefaults()
+	return c
+}
+
 func (c Config) withDefaults() Config {
 	if c.Concurrency == 0 {
-		c.Concurrency = DefaultConcurrency
+		c.Concurrency = defaultConcurrency
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = min(max(DefaultPrefetch, 2*c.Concurrency), MaxPrefetch)
+		c.Prefetch = min(max(defaultPrefetch, 2*c.Concurrency), MaxPrefetch)
 	}
 	if c.Delayer == nil {
-		c.Retry = c.Retry.held()
+		c.Retry = c.Retry.Held()
 	}
 	c.Retry = c.Retry.withDefaults()
 	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultDrainTimeout
+		c.DrainTimeout = defaultDrainTimeout
 	}
 	if c.RepairEvery == 0 {
-		c.RepairEvery = DefaultRepairEvery
+		c.RepairEvery = defaultRepairEvery
 	}
 	if c.ConsumerTimeout == 0 {
-		c.ConsumerTimeout = DefaultConsumerTimeout
+		c.ConsumerTimeout = defaultConsumerTimeout
 	}
 	if c.ConnectionName == "" {
 		c.ConnectionName = "consumer of " + c.Queue

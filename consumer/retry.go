@@ -9,16 +9,16 @@ import (
 
 // Defaults of [Retry].
 const (
-	DefaultRetryBase   = time.Second
-	DefaultRetryFactor = 2.0
-	DefaultRetryCap    = time.Hour
-	DefaultRetryJitter = 0.5
-	// DefaultAttempts span at least a day by the other defaults, whatever the jitter.
-	DefaultAttempts = 60
-	// DefaultHeldCap and DefaultHeldAttempts are those of a consumer without a Delayer,
+	defaultRetryBase   = time.Second
+	defaultRetryFactor = 2.0
+	defaultRetryCap    = time.Hour
+	defaultRetryJitter = 0.5
+	// defaultAttempts span at least a day by the other defaults, whatever the jitter.
+	defaultAttempts = 60
+	// defaultHeldCap and defaultHeldAttempts are those of a consumer without a Delayer,
 	// in whose hands all pauses must fit into the broker's consumer_timeout.
-	DefaultHeldCap      = time.Minute
-	DefaultHeldAttempts = 20
+	defaultHeldCap      = time.Minute
+	defaultHeldAttempts = 20
 )
 
 // NoJitter as Retry.Jitter leaves nothing to chance.
@@ -29,23 +29,23 @@ const NoJitter = -1
 // 1 s, 2 s, 4 s and so on up to an hour, give or take a half: over at least a day. Of a
 // consumer without a Delayer it is twenty attempts, after pauses of up to a minute.
 type Retry struct {
-	// Base is the pause before the second attempt. Defaults to DefaultRetryBase.
+	// Base is the pause before the second attempt. Defaults to 1 s.
 	Base time.Duration
 	// Factor is by what the pause grows from attempt to attempt, at least 1.
-	// Defaults to DefaultRetryFactor.
+	// Defaults to 2.
 	Factor float64
 	// Cap is the longest pause; [RetryAfter] may ask for a longer one. At least Base, and at most
-	// message.MaxDelay. Defaults to DefaultRetryCap, without a Delayer to DefaultHeldCap,
+	// message.MaxDelay. Defaults to an hour, without a Delayer to a minute,
 	// or to Base where that is more.
 	Cap time.Duration
 	// Jitter is the share of a pause by which it is made longer or shorter at
 	// random, so that what has failed together does not come back together. Up to 1,
-	// or NoJitter. Defaults to DefaultRetryJitter.
+	// or NoJitter. Defaults to 0.5.
 	Jitter float64
 	// Attempts is how often a message is handled before it is quarantined, counted
 	// over all consumers of the queue. What fails before the handler, such as a ledger
-	// that cannot be reached, is no attempt. Defaults to DefaultAttempts, without a
-	// Delayer to DefaultHeldAttempts.
+	// that cannot be reached, is no attempt. Defaults to 60, without a
+	// Delayer to 20.
 	Attempts int
 }
 
@@ -59,32 +59,32 @@ func (r Retry) Pause(failed int, random float64) time.Duration {
 	return min(r.Cap, time.Duration(pause)) // most may be rounded up
 }
 
-// held fills in the defaults of a consumer without a Delayer.
-func (r Retry) held() Retry {
+// Held returns r with the defaults of a consumer without a Delayer where that has others.
+func (r Retry) Held() Retry {
 	if r.Cap == 0 {
-		r.Cap = max(DefaultHeldCap, r.Base)
+		r.Cap = max(defaultHeldCap, r.Base)
 	}
 	if r.Attempts == 0 {
-		r.Attempts = DefaultHeldAttempts
+		r.Attempts = defaultHeldAttempts
 	}
 	return r
 }
 
 func (r Retry) withDefaults() Retry {
 	if r.Base == 0 {
-		r.Base = DefaultRetryBase
+		r.Base = defaultRetryBase
 	}
 	if r.Factor == 0 {
-		r.Factor = DefaultRetryFactor
+		r.Factor = defaultRetryFactor
 	}
 	if r.Cap == 0 {
-		r.Cap = max(DefaultRetryCap, r.Base)
+		r.Cap = max(defaultRetryCap, r.Base)
 	}
 	if r.Jitter == 0 {
-		r.Jitter = DefaultRetryJitter
+		r.Jitter = defaultRetryJitter
 	}
 	if r.Attempts == 0 {
-		r.Attempts = DefaultAttempts
+		r.Attempts = defaultAttempts
 	}
 	return r
 }

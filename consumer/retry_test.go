@@ -43,11 +43,11 @@ func TestDefaultAttemptsSpanADay(t *testing.T) {
 		}
 		return total
 	}
-	if least := span(consumer.Retry{}, consumer.DefaultAttempts, 0); least < 24*time.Hour {
+	if least := span(consumer.Retry{}, consumer.Defaults().Retry.Attempts, 0); least < 24*time.Hour {
 		t.Errorf("with a Delayer the attempts span %v", least)
 	}
-	held := consumer.Retry{Cap: consumer.DefaultHeldCap}
-	if most := span(held, consumer.DefaultHeldAttempts, 1); most > 20*time.Minute {
+	held := consumer.Retry{Cap: consumer.Retry{}.Held().Cap}
+	if most := span(held, consumer.Retry{}.Held().Attempts, 1); most > 20*time.Minute {
 		t.Errorf("without a Delayer a message is held for %v, and the broker's timeout is 30 minutes", most)
 	}
 }

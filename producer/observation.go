@@ -3,6 +3,7 @@ package producer
 import (
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -16,17 +17,14 @@ type Observation struct {
 	Took time.Duration
 }
 
-// CheckGrace is for how long a connection may be lost before [Producer.Check] says so.
-const CheckGrace = 10 * time.Second
-
 // Check returns nil while there is a connection to the broker that can be published over.
-// The error says what is not so, and has lasted for longer than CheckGrace, or since the
+// The error says what is not so, and has lasted for longer than ten seconds, or since the
 // start. It does no I/O, and does not cover the Parker.
 func (p *Producer) Check() error {
 	if p.gate.open.Err() != nil {
 		return errStopped
 	}
-	return p.conn.State().Check(time.Now(), CheckGrace)
+	return p.conn.State().Check(time.Now(), health.Grace)
 }
 
 // Reconnects is how often the connection to the broker was made again after it was lost.

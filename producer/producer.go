@@ -33,10 +33,10 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultChannels       = 16
-	DefaultConnectionName = "delaybridge producer"
-	DefaultDrainTimeout   = 10 * time.Second
-	DefaultTimeout        = 30 * time.Second
+	defaultChannels       = 16
+	defaultConnectionName = "delaybridge producer"
+	defaultDrainTimeout   = 10 * time.Second
+	defaultTimeout        = 30 * time.Second
 )
 
 // MaxChannels bounds Config.Channels: more do not make a connection faster.
@@ -66,19 +66,19 @@ type Config struct {
 	Untracked bool
 	// Channels is the most AMQP channels to publish over, 1 to MaxChannels. Each carries
 	// messages of one tier, or of one routing key that are due at once: as many queues
-	// that answer nothing hold up no message to others. Defaults to DefaultChannels.
+	// that answer nothing hold up no message to others. Defaults to 16.
 	Channels int
 	// ConnectionName is shown in the management UI. Defaults to
-	// DefaultConnectionName.
+	// "delaybridge producer".
 	ConnectionName string
 	// Timeout bounds a call of Publish whose context has no deadline. Defaults to
-	// DefaultTimeout.
+	// 30 s.
 	Timeout time.Duration
 	// GiveUpAfter ends Run when there was no connection to the broker for so
 	// long. Defaults to never.
 	GiveUpAfter time.Duration
 	// DrainTimeout bounds how long Run goes on after its context has ended, for
-	// the answers to what is being published. Defaults to DefaultDrainTimeout.
+	// the answers to what is being published. Defaults to 10 s.
 	DrainTimeout time.Duration
 	// Observe is told of each call of Publish when it returns. It is called from several
 	// goroutines and must not block. Defaults to nothing.
@@ -115,7 +115,7 @@ func New(c Config) (*Producer, error) {
 		fault("Config.Topology is missing")
 	}
 	if c.Channels == 0 {
-		c.Channels = DefaultChannels
+		c.Channels = defaultChannels
 	}
 	if c.Channels < 1 || c.Channels > MaxChannels {
 		fault("Config.Channels is %d: use 1 to %d", c.Channels, MaxChannels)
@@ -127,19 +127,19 @@ func New(c Config) (*Producer, error) {
 		fault("Config.DrainTimeout is %v: must not be negative", c.DrainTimeout)
 	}
 	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultDrainTimeout
+		c.DrainTimeout = defaultDrainTimeout
 	}
 	if c.Timeout < 0 {
 		fault("Config.Timeout is %v: must not be negative", c.Timeout)
 	}
 	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
+		c.Timeout = defaultTimeout
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	if c.ConnectionName == "" {
-		c.ConnectionName = DefaultConnectionName
+		c.ConnectionName = defaultConnectionName
 	}
 	conn, err := broker.New(broker.Config{
 		URL: c.AMQPURL, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,

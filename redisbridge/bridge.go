@@ -42,11 +42,11 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultLease        = 5 * time.Second
-	DefaultMaxInFlight  = 2048
-	DefaultDrainTimeout = 20 * time.Second
-	DefaultRepairEvery  = time.Minute
-	DefaultShowEvery    = 10 * time.Second
+	defaultLease        = 5 * time.Second
+	defaultMaxInFlight  = 2048
+	defaultDrainTimeout = 20 * time.Second
+	defaultRepairEvery  = time.Minute
+	defaultShowEvery    = 10 * time.Second
 )
 
 // ShowNever as Config.ShowEvery has the bridge show nothing.
@@ -66,25 +66,25 @@ type Config struct {
 	// Lease is how long a shard stays with a bridge that is not heard of. When a
 	// bridge dies, another one takes its messages over once the lease is over, or a
 	// second later; the lanes make up for that where their TTL is longer.
-	// Defaults to DefaultLease.
+	// Defaults to 5 s.
 	Lease time.Duration
 	// MaxInFlight bounds the messages of one shard that are claimed and not yet
-	// settled. Defaults to DefaultMaxInFlight.
+	// settled. Defaults to 2048.
 	MaxInFlight int
 	// DrainTimeout bounds how long Run goes on after its context has ended,
-	// for the answers to what it has published. Defaults to DefaultDrainTimeout.
+	// for the answers to what it has published. Defaults to 20 s.
 	DrainTimeout time.Duration
 	// RepairEvery is how often one of the bridges looks for exchanges, queues
 	// and bindings that were deleted, and puts them back. What a bridge
 	// stumbles over it puts back at once, if its user may configure. As often it
 	// tries messages of an entry that is not configured, and has no ready
-	// exchange. Defaults to DefaultRepairEvery.
+	// exchange. Defaults to a minute.
 	RepairEvery time.Duration
 	// ShowEvery is how often, at most, one of the bridges renews what the management UI
 	// shows of Redis: how much is parked, and when the next message is due. That is the
 	// name of an empty queue, which goes with the bridge; it takes the configure
 	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
-	// it looks a third as often. Defaults to DefaultShowEvery; ShowNever is never.
+	// it looks a third as often. Defaults to 10 s; ShowNever is never.
 	ShowEvery time.Duration
 	// Adopt takes over a prefix in Redis that is another installation's: one that is of
 	// another virtual host, or of a cluster with another name. Bridges of that one end
@@ -95,7 +95,7 @@ type Config struct {
 	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
 	// are two messages. Defaults to 0.
 	Window time.Duration
-	// Tombstones is ParkConfig.Tombstones. Defaults to DefaultTombstones.
+	// Tombstones is ParkConfig.Tombstones. Defaults to 24 hours.
 	Tombstones time.Duration
 	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
 	// of each message that is published
@@ -159,6 +159,14 @@ type Bridge struct {
 	worked atomic.Bool  // whether the inbox was ever consumed
 }
 
+// Defaults returns a Config with all defaults that are values.
+func Defaults() Config {
+	return Config{
+		Lease: defaultLease, MaxInFlight: defaultMaxInFlight, DrainTimeout: defaultDrainTimeout,
+		RepairEvery: defaultRepairEvery, ShowEvery: defaultShowEvery, Tombstones: defaultTombstones,
+	}
+}
+
 // New checks c. It does no I/O.
 func New(c Config) (*Bridge, error) {
 	var faults []error
@@ -178,19 +186,19 @@ func New(c Config) (*Bridge, error) {
 		c.Name, _ = os.Hostname()
 	}
 	if c.Lease == 0 {
-		c.Lease = DefaultLease
+		c.Lease = defaultLease
 	}
 	if c.MaxInFlight == 0 {
-		c.MaxInFlight = DefaultMaxInFlight
+		c.MaxInFlight = defaultMaxInFlight
 	}
 	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultDrainTimeout
+		c.DrainTimeout = defaultDrainTimeout
 	}
 	if c.RepairEvery == 0 {
-		c.RepairEvery = DefaultRepairEvery
+		c.RepairEvery = defaultRepairEvery
 	}
 	if c.ShowEvery == 0 {
-		c.ShowEvery = DefaultShowEvery
+		c.ShowEvery = defaultShowEvery
 	}
 	if c.Observe == nil {
 		c.Observe = func(Step, string, message.Path) {}

@@ -11,10 +11,6 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-// CheckGrace is for how long something may be wrong before [Bridge.Check] says so, once it
-// was right: a lost connection mostly comes back by itself.
-const CheckGrace = health.Grace
-
 // checkWait is how long Check waits for Redis.
 const checkWait = 2 * time.Second
 
@@ -22,7 +18,7 @@ var errNotRunning = errors.New("the bridge is not running")
 
 // Check returns nil while this bridge does its work: it is connected to RabbitMQ and
 // Redis, has found the topology complete, and promotes the shards that are its own. The
-// error joins all that is not so, and has lasted for longer than CheckGrace, or since the
+// error joins all that is not so, and has lasted for longer than ten seconds, or since the
 // start. It asks Redis, for two seconds at most, and no other server.
 func (b *Bridge) Check(ctx context.Context) error {
 	now := time.Now()
@@ -34,7 +30,7 @@ func (b *Bridge) Check(ctx context.Context) error {
 	}
 	faults := []error{b.checkRedis(ctx, now)}
 	for _, conn := range []*broker.Conn{b.conn, b.consume} {
-		if err := conn.State().Check(now, CheckGrace); err != nil {
+		if err := conn.State().Check(now, health.Grace); err != nil {
 			faults = append(faults, err)
 			break // the other one has the same fault
 		}
@@ -72,7 +68,7 @@ func (b *Bridge) checkRedis(ctx context.Context, now time.Time) error {
 	switch {
 	case heard == 0:
 		return fmt.Errorf("no answer from Redis: %w", store.Classify(err))
-	case silent < CheckGrace:
+	case silent < health.Grace:
 		return nil
 	}
 	return fmt.Errorf("no answer from Redis for %v: %w", silent, store.Classify(err))

@@ -38,19 +38,19 @@ type ParkConfig struct {
 	// its publisher has one. Defaults to none.
 	TracerProvider trace.TracerProvider
 	// Remember is for how long Redis knows of a message what became of it, cancelled or
-	// delivered, where its consumer says so. Defaults to DefaultRemember.
+	// delivered, where its consumer says so. Defaults to ten minutes.
 	Remember time.Duration
 	// Tombstones is for how long it is known of a message that it was cancelled or
 	// rescheduled, from when it is due: the queue of its consumer may stand still for so long.
 	// It is the same for all bridges, publishers and consumers. Defaults to
-	// DefaultTombstones.
+	// 24 hours.
 	Tombstones time.Duration
 }
 
 // Defaults of ParkConfig.
 const (
-	DefaultRemember   = 10 * time.Minute
-	DefaultTombstones = 24 * time.Hour
+	defaultRemember   = 10 * time.Minute
+	defaultTombstones = 24 * time.Hour
 )
 
 // Park puts messages into Redis, to be promoted by the bridges. It may be used
@@ -72,6 +72,11 @@ func (p *Park) OfEntry(name string) *Park {
 	return &of
 }
 
+// ParkDefaults returns a ParkConfig with all defaults that are values.
+func ParkDefaults() ParkConfig {
+	return ParkConfig{Remember: defaultRemember, Tombstones: defaultTombstones}
+}
+
 // NewPark checks c. It does no I/O.
 func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
@@ -80,8 +85,8 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Window < 0 || c.Remember < 0 || c.Tombstones < 0 {
 		return nil, errors.New("redisbridge: ParkConfig.Window, Remember and Tombstones must not be negative")
 	}
-	c.Remember = cmp.Or(c.Remember, DefaultRemember)
-	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
+	c.Remember = cmp.Or(c.Remember, defaultRemember)
+	c.Tombstones = cmp.Or(c.Tombstones, defaultTombstones)
 	return &Park{config: c, store: newStore(c), tracer: tracing.New(c.TracerProvider, tracedAs)}, nil
 }
 

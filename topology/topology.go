@@ -37,9 +37,9 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultPrefix = "delaybridge"
-	DefaultLead   = time.Minute
-	DefaultShards = 4
+	defaultPrefix = "delaybridge"
+	defaultLead   = time.Minute
+	defaultShards = 4
 )
 
 // Limits of [Config].
@@ -53,11 +53,14 @@ const (
 	reserved  = "amq"
 )
 
-// DefaultTiers returns the TTLs used where [Config] names none.
-func DefaultTiers() []time.Duration {
-	return []time.Duration{
-		time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
-		time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+// Defaults returns a Config with all defaults.
+func Defaults() Config {
+	return Config{
+		Prefix: defaultPrefix, Lead: defaultLead, Shards: defaultShards,
+		Tiers: []time.Duration{
+			time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+			time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+		},
 	}
 }
 
@@ -65,19 +68,19 @@ func DefaultTiers() []time.Duration {
 type Config struct {
 	// Prefix starts the name of every exchange and queue, so that several
 	// bridges can share a virtual host. Letters, digits, '.', '_' and '-';
-	// at most 100. Defaults to DefaultPrefix.
+	// at most 100. Defaults to "delaybridge".
 	Prefix string
 	// Tiers are the TTLs of the tiers, in whole milliseconds, in any order.
-	// Defaults to DefaultTiers.
+	// Defaults to 1s, 5s, 10s, 30s, 1m, 5m, 10m, 30m and 1h.
 	Tiers []time.Duration
 	// Lead is how long before its due time a parked message may be promoted:
 	// tiers with a TTL up to Lead have lanes. A longer lead lets bridges stand
 	// still for longer without a late message; a shorter one keeps messages
-	// cancellable in Redis for longer. Defaults to DefaultLead.
+	// cancellable in Redis for longer. Defaults to a minute.
 	Lead time.Duration
 	// Shards is the number of lanes per tier and of shards in Redis. It must
 	// be the same for all bridges and producers of one prefix. 1 to MaxShards.
-	// Defaults to DefaultShards.
+	// Defaults to 4.
 	Shards int
 	// Entries are the entry exchanges beside the default one, in any order.
 	// Defaults to none.
@@ -114,16 +117,16 @@ func validName(name string) bool { return len(name) <= maxName && namePattern.Ma
 // New describes the topology for c. The error names every fault of c at once.
 func New(c Config) (*Topology, error) {
 	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
+		c.Prefix = defaultPrefix
 	}
 	if len(c.Tiers) == 0 {
-		c.Tiers = DefaultTiers()
+		c.Tiers = Defaults().Tiers
 	}
 	if c.Lead == 0 {
-		c.Lead = DefaultLead
+		c.Lead = defaultLead
 	}
 	if c.Shards == 0 {
-		c.Shards = DefaultShards
+		c.Shards = defaultShards
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

@@ -115,17 +115,17 @@ func TestNewRejects(t *testing.T) {
 func TestTheZeroConfigIsTheDocumentedOne(t *testing.T) {
 	t.Parallel()
 	top := describe(t, topology.Config{})
-	if top.Prefix() != topology.DefaultPrefix || top.Shards() != topology.DefaultShards {
+	if top.Prefix() != topology.Defaults().Prefix || top.Shards() != topology.Defaults().Shards {
 		t.Errorf("prefix %q, %d shards", top.Prefix(), top.Shards())
 	}
-	for i, ttl := range topology.DefaultTiers() {
+	for i, ttl := range topology.Defaults().Tiers {
 		if got := top.Tiers()[i].TTL; got != ttl {
 			t.Errorf("tier %d: %v, want %v", i, got, ttl)
 		}
 	}
 	leads := top.Leads()
-	if len(leads) != 5 || leads[len(leads)-1] != topology.DefaultLead {
-		t.Errorf("lanes for %v, want for the tiers up to %v", leads, topology.DefaultLead)
+	if len(leads) != 5 || leads[len(leads)-1] != topology.Defaults().Lead {
+		t.Errorf("lanes for %v, want for the tiers up to %v", leads, topology.Defaults().Lead)
 	}
 }
 

@@ -31,12 +31,12 @@ and whenever one is deleted. A user without the configure permission needs
 	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
-	flags.DurationVar(&c.Lease, "lease", redisbridge.DefaultLease, "how long a silent bridge keeps its shards")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.DefaultMaxInFlight, "messages per shard that may be claimed and not yet settled")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.DefaultDrainTimeout, "how long to finish work in hand when stopped")
+	flags.DurationVar(&c.Lease, "lease", redisbridge.Defaults().Lease, "how long a silent bridge keeps its shards")
+	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.Defaults().MaxInFlight, "messages per shard that may be claimed and not yet settled")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.Defaults().DrainTimeout, "how long to finish work in hand when stopped")
 	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
 	flags.DurationVar(&c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
-	showEvery := flags.Duration("show-every", redisbridge.DefaultShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
+	showEvery := flags.Duration("show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {

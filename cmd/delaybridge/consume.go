@@ -48,17 +48,17 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
 	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
-	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", consumer.DefaultPrefetch))
-	flags.DurationVar(&c.ConsumerTimeout, "consumer-timeout", consumer.DefaultConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
+	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", consumer.Defaults().Prefetch))
+	flags.DurationVar(&c.ConsumerTimeout, "consumer-timeout", consumer.Defaults().ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
 	flags.BoolVar(&c.WaitForTopology, "wait-for-topology", false, "wait for the topology, and for a queue that is not declared here, where otherwise a first start fails")
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
 	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
-	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.DefaultAttempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.DefaultHeldAttempts))
-	flags.DurationVar(&c.Retry.Base, "retry-base", consumer.DefaultRetryBase, "how long to wait before the second attempt")
-	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.DefaultRetryFactor, "by what the pause grows from attempt to attempt")
-	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.DefaultRetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.DefaultHeldCap))
-	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.DefaultRetryJitter, "the share of a pause that is left to chance, up to 1")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", consumer.DefaultDrainTimeout, "how long to finish the message in hand when stopped")
+	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.Defaults().Retry.Attempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.Retry{}.Held().Attempts))
+	flags.DurationVar(&c.Retry.Base, "retry-base", consumer.Defaults().Retry.Base, "how long to wait before the second attempt")
+	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.Defaults().Retry.Factor, "by what the pause grows from attempt to attempt")
+	flags.DurationVar(&c.Retry.Cap, "retry-cap", consumer.Defaults().Retry.Cap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
+	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.Defaults().Retry.Jitter, "the share of a pause that is left to chance, up to 1")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", consumer.Defaults().DrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		settings, err := a.settings.config()
@@ -106,10 +106,10 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			await = func() error { return awaitPark(ctx, park, settings.ConnectTimeout) }
 		}
 		if c.Delayer == nil && !flags.Changed("max-attempts") {
-			c.Retry.Attempts = consumer.DefaultHeldAttempts
+			c.Retry.Attempts = consumer.Retry{}.Held().Attempts
 		}
 		if c.Delayer == nil && !flags.Changed("retry-cap") {
-			c.Retry.Cap = max(consumer.DefaultHeldCap, c.Retry.Base)
+			c.Retry.Cap = consumer.Retry{Base: c.Retry.Base}.Held().Cap
 		}
 		c.Handler = consumer.HandlerFunc(func(context.Context, message.Message) error { return nil })
 		if file != "" {

@@ -248,7 +248,7 @@ func TestDefaultsAreTheTopologys(t *testing.T) {
 	if got := c.Topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c.ConnectTimeout != 15*time.Second || c.DedupeWindow != 0 || c.Remember != redisbridge.DefaultRemember {
+	if c.ConnectTimeout != 15*time.Second || c.DedupeWindow != 0 || c.Remember != redisbridge.ParkDefaults().Remember {
 		t.Errorf("connect timeout %v, dedupe window %v, remember %v", c.ConnectTimeout, c.DedupeWindow, c.Remember)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 // What a measurement of pauses publishes, per second.
@@ -33,9 +32,9 @@ const (
 	publishFor    = pauseAt + 2*pauseFor
 )
 
-// The second one is longer than the default lead.
+// The outage is longer than the default lead, of a minute.
 const (
-	outageFor     = topology.DefaultLead + 15*time.Second
+	outageFor     = time.Minute + 15*time.Second
 	outageLongest = 20 * time.Second // delays, so that most of it is overdue at the end
 )
 

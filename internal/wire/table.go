@@ -164,12 +164,20 @@ func (r *Reader) take(n int) []byte {
 	return taken
 }
 
-func (r *Reader) Octet() byte         { return r.take(1)[0] }
-func (r *Reader) Uint16() uint16      { return binary.BigEndian.Uint16(r.take(2)) }
-func (r *Reader) uint32() uint32      { return binary.BigEndian.Uint32(r.take(4)) }
-func (r *Reader) uint64() uint64      { return binary.BigEndian.Uint64(r.take(8)) }
-func (r *Reader) Int64() int64        { return int64(r.uint64()) } //nolint:gosec // two's complement
+// Octet takes a byte.
+func (r *Reader) Octet() byte { return r.take(1)[0] }
+
+// Uint16 takes two bytes.
+func (r *Reader) Uint16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
+
+// Int64 takes eight bytes.
+func (r *Reader) Int64() int64 { return int64(r.uint64()) } //nolint:gosec // two's complement
+
+// ShortString takes a text of at most 255 bytes.
 func (r *Reader) ShortString() string { return string(r.take(int(r.Octet()))) }
+
+func (r *Reader) uint32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *Reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
 // sized takes a length and that many bytes.
 func (r *Reader) sized() []byte {
@@ -180,6 +188,7 @@ func (r *Reader) sized() []byte {
 	return nil
 }
 
+// Table takes a table at a depth, of at most MaxHeaderDepth.
 func (r *Reader) Table(depth int) amqp.Table {
 	if depth > MaxHeaderDepth {
 		r.fail(errDeep)
