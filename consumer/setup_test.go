@@ -39,7 +39,7 @@ func TestTheQueueDoesNotExist(t *testing.T) {
 	t.Parallel()
 	c := newBroker(t).config(acknowledge)
 	c.Bind = nil
-	wantEnd(t, c, consumer.ErrNoQueue, `"billing"`, "--bind")
+	wantEnd(t, c, consumer.ErrNoQueue, `"billing"`, "routing keys to bind it")
 }
 
 func TestTheQueueExistsWithOtherArguments(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTheQueueExistsWithOtherArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := b.config(acknowledge)
-	wantEnd(t, c, consumer.ErrQueueDiffers, `"billing"`, "x-dead-letter-exchange", "--bind")
+	wantEnd(t, c, consumer.ErrQueueDiffers, `"billing"`, "x-dead-letter-exchange", "leaving out the binding keys")
 
 	c.Bind = nil // used as it is
 	r := start(t, c)
