@@ -151,9 +151,8 @@ func (c *Client) openPark() (err error) {
 	if c.redis, err = redisbridge.NewClient(c.config.RedisURL); err != nil {
 		return err
 	}
-	owner, _ := redisbridge.OwnerOf(c.config.AMQPURL) // the producer says what is wrong with it
 	c.park, err = redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: c.redis, Topology: c.topology, Owner: owner, Window: c.config.DedupeWindow,
+		Client: c.redis, Topology: c.topology, AMQPURL: c.config.AMQPURL, Window: c.config.DedupeWindow,
 		Remember: c.config.Remember, Tombstones: c.config.Tombstones, TracerProvider: c.config.TracerProvider,
 	})
 	return err

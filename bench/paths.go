@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/topology"
@@ -72,7 +73,7 @@ func newRawPath(conn *amqp.Connection, t *topology.Topology) (*rawPath, error) {
 	return r, nil
 }
 
-func rawName(ttl time.Duration) string { return "bench.raw." + topology.TTLName(ttl) }
+func rawName(ttl time.Duration) string { return "bench.raw." + wire.TTLName(ttl) }
 
 func (*rawPath) name() string                                     { return "raw" }
 func (*rawPath) delay(tier, _ time.Duration) time.Duration        { return tier }

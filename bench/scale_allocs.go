@@ -28,7 +28,7 @@ func (s *scale) allocs(ctx context.Context) error {
 		}
 		m := message.Message{ID: longID(0, 0), RoutingKey: routingKey, Body: make([]byte, bodyBytes)}
 		now := time.Now()
-		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.PathTier("1h")})
+		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.Path("tier 1h")})
 		library, err := allocsOf(func() error {
 			confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, tier.Name, m.RoutingKey, true, false, p)
 			if err != nil {

@@ -135,7 +135,7 @@ func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.T
 		now := time.Now()
 		due := first.Add(part(backlogSpread, i, backlog))
 		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
-		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.PathLane("30s")})
+		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.Path("parked, then lane 30s")})
 		p.Expiration = strconv.FormatInt(max(0, due.Sub(now).Milliseconds()), 10)
 		var err error
 		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, routingKey, true, false, p); err != nil {

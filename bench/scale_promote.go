@@ -174,7 +174,7 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 			for i := range n {
 				now := time.Now()
 				m := message.Message{ID: fmt.Sprintf("bare-%d/%d", c, i), RoutingKey: routingKey, Body: body}
-				p := m.Publishing(message.Journey{Published: now, Due: now.Add(promoteLead), Path: message.PathLane("30s")})
+				p := m.Publishing(message.Journey{Published: now, Due: now.Add(promoteLead), Path: message.Path("parked, then lane 30s")})
 				p.Expiration = strconv.FormatInt(promoteLead.Milliseconds(), 10)
 				confirm, err := b.channels[c].PublishWithDeferredConfirmWithContext(ctx, "", b.queues[c], true, false, p)
 				if err != nil {

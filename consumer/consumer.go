@@ -51,8 +51,8 @@ const (
 
 // Limits of [Config].
 const (
-	// MaxPrefetch is the largest number basic.qos can carry.
-	MaxPrefetch = 1<<16 - 1
+	// maxPrefetch is the largest number basic.qos can carry.
+	maxPrefetch = 1<<16 - 1
 	maxName     = 255 // bytes of an AMQP short string
 )
 
@@ -102,7 +102,7 @@ type Config struct {
 	Concurrency int
 	// Prefetch is the most messages that may be unacknowledged at a time: being
 	// handled, waiting for a retry or waiting for their turn. At least
-	// Concurrency and at most MaxPrefetch. Defaults to 20, or to twice
+	// Concurrency and at most 65,535. Defaults to 20, or to twice
 	// Concurrency where that is more.
 	//
 	// With slow handlers keep it small: a message that waits for half of ConsumerTimeout is
@@ -208,7 +208,7 @@ func New(c Config) (*Consumer, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	consumer.config.Handler = Chain(c.Handler, c.Middleware...)
+	consumer.config.Handler = chain(c.Handler, c.Middleware...)
 	consumer.publishing = connect(c.ConnectionName+", quarantine", "puts into quarantine what could not be handled")
 	return consumer, errors.Join(faults...)
 }
@@ -229,7 +229,7 @@ func (c Config) withDefaults() Config {
 		c.Concurrency = defaultConcurrency
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = min(max(defaultPrefetch, 2*c.Concurrency), MaxPrefetch)
+		c.Prefetch = min(max(defaultPrefetch, 2*c.Concurrency), maxPrefetch)
 	}
 	if c.Delayer == nil {
 		c.Retry = c.Retry.Held()
@@ -292,8 +292,8 @@ func (c Config) faults() (faults []error) {
 	if c.Concurrency < 1 {
 		fault("Concurrency %d: use at least 1", c.Concurrency)
 	}
-	if c.Prefetch < c.Concurrency || c.Prefetch > MaxPrefetch {
-		fault("Prefetch %d: use at least Concurrency (%d) and at most %d", c.Prefetch, c.Concurrency, MaxPrefetch)
+	if c.Prefetch < c.Concurrency || c.Prefetch > maxPrefetch {
+		fault("Prefetch %d: use at least Concurrency (%d) and at most %d", c.Prefetch, c.Concurrency, maxPrefetch)
 	}
 	c.Retry.faults(fault)
 	for _, d := range []struct {

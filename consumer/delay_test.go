@@ -79,7 +79,7 @@ func TestRetryComesBackToItsQueueAlone(t *testing.T) {
 		}
 		return nil
 	})
-	c.Delayer, c.Retry = delayer, consumer.Retry{Base: time.Minute, Jitter: consumer.NoJitter}
+	c.Delayer, c.Retry = delayer, consumer.Retry{Base: time.Minute, Jitter: -1}
 	other := *b
 	other.queue = "shipping"
 	b.bind()

@@ -12,8 +12,8 @@ import (
 // instead.
 type Middleware = func(Handler) Handler
 
-// Chain returns h inside of all the others, of which the first is called first.
-func Chain(h Handler, middleware ...Middleware) Handler {
+// chain returns h inside of all the others, of which the first is called first.
+func chain(h Handler, middleware ...Middleware) Handler {
 	for _, wrap := range slices.Backward(middleware) {
 		h = wrap(h)
 	}

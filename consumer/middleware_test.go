@@ -47,7 +47,7 @@ func TestTimeout(t *testing.T) {
 			return ctx.Err()
 		})
 		began := time.Now()
-		err := consumer.Chain(waits, consumer.Timeout(time.Minute)).Handle(t.Context(), message.Message{})
+		err := consumer.Timeout(time.Minute)(waits).Handle(t.Context(), message.Message{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}

@@ -19,8 +19,8 @@ import (
 // stack is cut further where the message's own headers leave less room
 // (message.MaxHeaderBytes).
 const (
-	MaxErrorBytes = 2000
-	MaxStackBytes = 8 << 10
+	maxErrorBytes = 2000
+	maxStackBytes = 8 << 10
 )
 
 // quarantine publishes a copy of the message to the quarantine and waits until
@@ -73,12 +73,12 @@ func quarantined(t *topology.Topology, d *amqp.Delivery, o *Observation, now tim
 		journey.Published, journey.Due, journey.Path = throughTier(t, d.Headers)
 	}
 	p := m.Publishing(journey)
-	p.Headers[wire.HeaderError] = cut(o.Err.Error(), MaxErrorBytes)
+	p.Headers[wire.HeaderError] = cut(o.Err.Error(), maxErrorBytes)
 	p.Headers[wire.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
 		p.Headers[wire.HeaderStack] = ""
 		room := message.MaxHeaderBytes - wire.TableBytes(p.Headers)
-		if p.Headers[wire.HeaderStack] = cut(string(panicked.Stack), min(MaxStackBytes, room)); room <= 0 {
+		if p.Headers[wire.HeaderStack] = cut(string(panicked.Stack), min(maxStackBytes, room)); room <= 0 {
 			delete(p.Headers, wire.HeaderStack)
 		}
 	}
@@ -94,7 +94,7 @@ func throughTier(t *topology.Topology, headers amqp.Table) (published, due time.
 		queue, _ := death["queue"].(string)
 		at, _ := death["time"].(time.Time)
 		if ttl, ok := t.TierOf(queue); ok && death["reason"] == "expired" && !at.IsZero() {
-			return at.Add(-ttl), at, message.PathTier(topology.TTLName(ttl))
+			return at.Add(-ttl), at, message.Path(wire.TierPath(wire.TTLName(ttl)))
 		}
 	}
 	return time.Time{}, time.Time{}, ""

@@ -21,9 +21,6 @@ const (
 	defaultHeldAttempts = 20
 )
 
-// NoJitter as Retry.Jitter leaves nothing to chance.
-const NoJitter = -1
-
 // Retry says how often a message is handled before it is quarantined, and how long
 // it waits in between. The zero value is the default: sixty attempts, after pauses of
 // 1 s, 2 s, 4 s and so on up to an hour, give or take a half: over at least a day. Of a
@@ -40,7 +37,7 @@ type Retry struct {
 	Cap time.Duration
 	// Jitter is the share of a pause by which it is made longer or shorter at
 	// random, so that what has failed together does not come back together. Up to 1,
-	// or NoJitter. Defaults to 0.5.
+	// and negative for none. Defaults to 0.5.
 	Jitter float64
 	// Attempts is how often a message is handled before it is quarantined, counted
 	// over all consumers of the queue. What fails before the handler, such as a ledger
@@ -99,8 +96,8 @@ func (r Retry) faults(fault func(format string, args ...any)) {
 	if r.Cap < r.Base || r.Cap > message.MaxDelay {
 		fault("Retry.Cap %v: use at least Retry.Base (%v) and at most %v", r.Cap, r.Base, message.MaxDelay)
 	}
-	if r.Jitter != NoJitter && !(r.Jitter > 0 && r.Jitter <= 1) {
-		fault("Retry.Jitter %v: use at most 1, or NoJitter", r.Jitter)
+	if !(r.Jitter <= 1) { // not a number is neither
+		fault("Retry.Jitter %v: use at most 1, or less than 0 for none", r.Jitter)
 	}
 	if r.Attempts < 1 {
 		fault("Retry.Attempts %d: use at least 1", r.Attempts)

@@ -22,8 +22,8 @@ func TestPauseGrows(t *testing.T) {
 		"at its least": {consumer.Retry{}, 0, []time.Duration{500e6, 1e9, 2e9}},
 		"at its most":  {consumer.Retry{}, 1, []time.Duration{1500e6, 3e9, 6e9}},
 		"all settings": {consumer.Retry{Base: 100 * time.Millisecond, Factor: 3, Cap: 2 * time.Second, Jitter: 0.1}, 1, []time.Duration{110e6, 330e6, 990e6, 2e9, 2e9}},
-		"no jitter":    {consumer.Retry{Jitter: consumer.NoJitter}, 1, []time.Duration{1e9, 2e9, 4e9}},
-		"no growth":    {consumer.Retry{Factor: 1, Jitter: consumer.NoJitter}, 0, []time.Duration{1e9, 1e9, 1e9}},
+		"no jitter":    {consumer.Retry{Jitter: -1}, 1, []time.Duration{1e9, 2e9, 4e9}},
+		"no growth":    {consumer.Retry{Factor: 1, Jitter: -1}, 0, []time.Duration{1e9, 1e9, 1e9}},
 		"a long base":  {consumer.Retry{Base: time.Hour}, middle, []time.Duration{time.Hour, time.Hour}},
 	} {
 		for i, want := range c.want {

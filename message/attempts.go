@@ -131,7 +131,7 @@ func (m *Message) takeBack(headers amqp.Table) {
 		return
 	}
 	key, ok := headers[wire.HeaderKey].(string)
-	if !ok || len(key) > MaxRoutingKeyBytes {
+	if !ok || len(key) > maxRoutingKeyBytes {
 		return
 	}
 	m.RoutingKey = key

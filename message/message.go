@@ -21,9 +21,9 @@ import (
 
 // Limits that [Message.Validate] and [When.Validate] enforce.
 const (
-	// MaxIDBytes and MaxRoutingKeyBytes are the length of an AMQP short string.
+	// MaxIDBytes and maxRoutingKeyBytes are the length of an AMQP short string.
 	MaxIDBytes         = 255
-	MaxRoutingKeyBytes = 255
+	maxRoutingKeyBytes = 255
 	// MaxBodyBytes is RabbitMQ's default max_message_size since 4.0.
 	MaxBodyBytes = 16 << 20
 	// MaxHeaderBytes is what all headers may take on the wire. With the properties
@@ -41,7 +41,7 @@ type Message struct {
 	// and so of the ready exchange it comes out of; "" is the default one.
 	Entry string
 	// RoutingKey is what consumers bind by; only with an Entry may it be empty.
-	// At most MaxRoutingKeyBytes.
+	// At most 255 bytes.
 	RoutingKey string
 	// Body is at most MaxBodyBytes.
 	Body []byte
@@ -107,12 +107,6 @@ const (
 	PathQuarantine  Path = "quarantine"          // could not be processed
 )
 
-// PathTier is the path of a message whose delay equals a tier.
-func PathTier(ttlName string) Path { return Path("tier " + ttlName) }
-
-// PathLane is the path of a message that was parked and promoted into a lane.
-func PathLane(ttlName string) Path { return Path("parked, then lane " + ttlName) }
-
 // Validate reports every fault of m at once.
 func (m *Message) Validate() error {
 	var faults []error
@@ -126,8 +120,8 @@ func (m *Message) Validate() error {
 	switch n := len(m.RoutingKey); {
 	case n == 0 && m.Entry == "": // a fanout or headers exchange needs none
 		fault("routing key is empty: consumers bind their queues by it")
-	case n > MaxRoutingKeyBytes:
-		fault("routing key of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxRoutingKeyBytes, m.RoutingKey)
+	case n > maxRoutingKeyBytes:
+		fault("routing key of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, maxRoutingKeyBytes, m.RoutingKey)
 	}
 	if n := len(m.Body); n > MaxBodyBytes {
 		fault("body of %d bytes is too large: the limit is %d; store it elsewhere and send a reference", n, MaxBodyBytes)

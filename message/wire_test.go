@@ -31,7 +31,7 @@ func TestDeliveredAsPublished(t *testing.T) {
 		j := message.Journey{
 			Published: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "published")).UTC(),
 			Due:       time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "due")).UTC(),
-			Path:      message.PathTier("30m"),
+			Path:      message.Path("tier 30m"),
 		}
 		p := want.Publishing(j)
 		if p.DeliveryMode != amqp.Persistent || p.Expiration != "" || p.UserId != "" || p.Priority != 0 {

@@ -25,7 +25,7 @@ func BenchmarkPublish(b *testing.B) {
 			b.Fatal(err)
 		}
 		now := time.Now()
-		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.PathTier("1h")})
+		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.Path("tier 1h")})
 		b.ReportAllocs()
 		b.SetParallelism(publishers)
 		b.RunParallel(func(pb *testing.PB) {

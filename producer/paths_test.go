@@ -48,8 +48,8 @@ func TestEveryPathDeliversWhatWasPublished(t *testing.T) {
 		past bool
 	}{
 		{"at once", message.When{}, message.PathDirect, false},
-		{"300ms", message.After(300 * time.Millisecond), message.PathTier("300ms"), false},
-		{"1s", message.After(time.Second), message.PathTier("1s"), false},
+		{"300ms", message.After(300 * time.Millisecond), message.Path("tier 300ms"), false},
+		{"1s", message.After(time.Second), message.Path("tier 1s"), false},
 		{"in the past", message.At(past), message.PathDirect, true},
 	} {
 		t.Run(c.id, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestEveryPathOfAnEntry(t *testing.T) {
 		path     message.Path
 	}{
 		"at once": {parks, message.When{}, ofAudit, message.PathDirect},
-		"tier":    {parks, message.After(time.Second), ofAudit, message.PathTier("1s")},
+		"tier":    {parks, message.After(time.Second), ofAudit, message.Path("tier 1s")},
 		"past":    {parks, message.At(past), ofAudit, message.PathDirect},
 		"inbox":   {plain, message.After(7 * time.Second), b.topology.Inbox(), message.PathInbox},
 	} {

@@ -39,8 +39,8 @@ const (
 	defaultTimeout        = 30 * time.Second
 )
 
-// MaxChannels bounds Config.Channels: more do not make a connection faster.
-const MaxChannels = 128
+// maxChannels bounds Config.Channels: more do not make a connection faster.
+const maxChannels = 128
 
 // Parker stores messages until shortly before they are due.
 // *redisbridge.Park is one.
@@ -64,7 +64,7 @@ type Config struct {
 	// Untracked has messages whose delay equals a tier go straight there, past the
 	// Parker: they need neither Redis nor a bridge. Defaults to false.
 	Untracked bool
-	// Channels is the most AMQP channels to publish over, 1 to MaxChannels. Each carries
+	// Channels is the most AMQP channels to publish over, 1 to 128. Each carries
 	// messages of one tier, or of one routing key that are due at once: as many queues
 	// that answer nothing hold up no message to others. Defaults to 16.
 	Channels int
@@ -117,8 +117,8 @@ func New(c Config) (*Producer, error) {
 	if c.Channels == 0 {
 		c.Channels = defaultChannels
 	}
-	if c.Channels < 1 || c.Channels > MaxChannels {
-		fault("Config.Channels is %d: use 1 to %d", c.Channels, MaxChannels)
+	if c.Channels < 1 || c.Channels > maxChannels {
+		fault("Config.Channels is %d: use 1 to %d", c.Channels, maxChannels)
 	}
 	if c.GiveUpAfter < 0 {
 		fault("Config.GiveUpAfter is %v: must not be negative", c.GiveUpAfter)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -25,7 +26,7 @@ func defaultRoutes(t *topology.Topology, u *broker.Unanswered) *routes {
 		return r
 	}
 	for _, tier := range t.Tiers() {
-		r.tiers[tier.TTL] = &route{unanswered: u, exchange: tier.Name, path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true}
+		r.tiers[tier.TTL] = &route{unanswered: u, exchange: tier.Name, path: message.Path(wire.TierPath(wire.TTLName(tier.TTL))), mandatory: true}
 	}
 	return r
 }
@@ -39,7 +40,7 @@ func routesOf(t *topology.Topology, entry string, u *broker.Unanswered) *routes 
 	}
 	for _, tier := range t.Tiers() {
 		r.tiers[tier.TTL] = &route{
-			unanswered: u, exchange: t.EntryExchangeOf(entry), path: message.PathTier(topology.TTLName(tier.TTL)), mandatory: true,
+			unanswered: u, exchange: t.EntryExchangeOf(entry), path: message.Path(wire.TierPath(wire.TTLName(tier.TTL))), mandatory: true,
 			delayMS: tier.TTL.Milliseconds(),
 		}
 	}

@@ -46,7 +46,7 @@ func TestLeaseThatRanOutIsCounted(t *testing.T) {
 	go func() { ended <- live.Run(ctx) }()
 	b.arrivals.await(t, 1, patience)
 	until(t, "the bridge is well", func() bool { return live.Check(t.Context()) == nil })
-	if a := live.Activity(); a.LeaseExpiries != 1 || a.Shards != 1 || a.Reconnects != 0 {
+	if a := live.Stats(); a.LeaseExpiries != 1 || len(a.Shards) != 1 || a.Reconnects != 0 {
 		t.Errorf("%+v; want one lease that ran out, one shard, no reconnects", a)
 	}
 	until(t, "the confirm is observed", func() bool { return confirms.Load() == 1 })
@@ -65,7 +65,7 @@ func TestLeaseThatRanOutIsCounted(t *testing.T) {
 	ctx, cancel = context.WithCancel(context.Background())
 	go func() { ended <- next.Run(ctx) }()
 	until(t, "the next bridge is well", func() bool { return next.Check(t.Context()) == nil })
-	if a := next.Activity(); a.LeaseExpiries != 0 {
+	if a := next.Stats(); a.LeaseExpiries != 0 {
 		t.Errorf("%+v, though the last owner has given the shard up", a)
 	}
 	cancel()

@@ -49,9 +49,6 @@ const (
 	defaultShowEvery    = 10 * time.Second
 )
 
-// ShowNever as Config.ShowEvery has the bridge show nothing.
-const ShowNever = -1
-
 // Config of a [Bridge].
 type Config struct {
 	// Client is the connection to Redis. The Bridge does not close it. Required.
@@ -84,7 +81,7 @@ type Config struct {
 	// shows of Redis: how much is parked, and when the next message is due. That is the
 	// name of an empty queue, which goes with the bridge; it takes the configure
 	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
-	// it looks a third as often. Defaults to 10 s; ShowNever is never.
+	// it looks a third as often. Defaults to 10 s; negative is never.
 	ShowEvery time.Duration
 	// Adopt takes over a prefix in Redis that is another installation's: one that is of
 	// another virtual host, or of a cluster with another name. Bridges of that one end
@@ -175,9 +172,6 @@ func New(c Config) (*Bridge, error) {
 	}
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
-	}
-	if c.ShowEvery < 0 && c.ShowEvery != ShowNever {
-		faults = append(faults, errors.New("redisbridge: Config.ShowEvery must be ShowNever, or not negative"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 {
 		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones and BrokerClockWithin must not be negative"))
@@ -441,7 +435,7 @@ func (b *Bridge) calls() store.Calls {
 }
 
 func (b *Bridge) showStatus(ctx context.Context) {
-	if b.config.ShowEvery != ShowNever {
+	if b.config.ShowEvery > 0 {
 		b.status.Run(ctx)
 	}
 }

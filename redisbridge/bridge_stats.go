@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-// lateWindow is the time that a Spread is of: half of it at least.
+// lateWindow is the time that a Percentiles is of: half of it at least.
 const lateWindow = time.Minute
 
 // bridgeStats keeps the books of a bridge, for its report.
@@ -63,13 +63,6 @@ func (r *bridgeStats) Claimed(c *store.Claimed) {
 // Ready notes down how late a message is that went straight to the ready exchange.
 func (r *bridgeStats) Ready(lateMS int64) { r.happened(func() { r.ready.add(lateMS) }) }
 
-// countWithoutID is how many messages came without an ID.
-func (r *bridgeStats) countWithoutID() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.withoutID
-}
-
 // Owns notes down whether a shard is this bridge's.
 func (r *bridgeStats) Owns(shard int, owns bool) {
 	r.mu.Lock()
@@ -91,6 +84,34 @@ func (r *bridgeStats) tookWithoutID() { r.happened(func() { r.withoutID++ }) }
 // connected has a connection reported that was made again.
 func (r *bridgeStats) connected() { r.happened(func() {}) }
 
+// snapshot returns what has happened, with the rates as of the last report.
+func (r *bridgeStats) snapshot(now time.Time) BridgeStats {
+	in := r.b.intake.Counts()
+	r.mu.Lock()
+	s := BridgeStats{
+		Name: r.b.config.Name, Host: r.host, Version: r.version,
+		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
+		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
+		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
+		WithoutID: r.withoutID,
+		TakenIn: TakenIn{
+			Parked: in.Parked, Duplicates: in.Duplicates, Published: in.Published, Dropped: in.Dropped, Quarantined: in.Quarantined,
+		},
+		Conditions: reported(r.b.conditions.List(), now),
+	}
+	for shard := range r.b.config.Topology.Shards() {
+		if r.owned[shard] {
+			s.Shards = append(s.Shards, shard)
+		}
+	}
+	r.mu.Unlock()
+	s.LeaseExpiries = r.b.promoter.LeaseExpiries()
+	for _, conn := range []*broker.Conn{r.b.conn, r.b.consume} {
+		s.Reconnects += int64(conn.State().Reconnects())
+	}
+	return s
+}
+
 // write returns the report, as lua/attend.lua takes it. After one in which something had
 // happened another one follows soon, which says that it is over.
 func (r *bridgeStats) write(now time.Time) string {
@@ -102,27 +123,11 @@ func (r *bridgeStats) write(now time.Time) string {
 	r.last, r.lastClaimed, r.lastSettled = now, r.claimed, r.settled
 	again := r.dirty && r.claimedPerSecond+r.settledPerSecond > 0
 	r.dirty = false
-	w := written{UpMS: now.Sub(r.b.made).Milliseconds(), BridgeReport: BridgeReport{
-		Name: r.b.config.Name, Host: r.host, Version: r.version,
-		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
-		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
-		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
-		WithoutID:  r.withoutID,
-		Conditions: reported(r.b.conditions.List(), now),
-	}}
-	for shard := range r.b.config.Topology.Shards() {
-		if r.owned[shard] {
-			w.Shards = append(w.Shards, shard)
-		}
-	}
 	r.mu.Unlock()
-	for _, conn := range []*broker.Conn{r.b.conn, r.b.consume} {
-		w.Reconnects += int64(conn.State().Reconnects())
-	}
 	if again {
 		signal(r.news)
 	}
-	text, err := json.Marshal(w)
+	text, err := json.Marshal(written{UpMS: now.Sub(r.b.made).Milliseconds(), BridgeStats: r.snapshot(now)})
 	if err != nil {
 		return ""
 	}
@@ -158,12 +163,12 @@ func most(class int) int64 {
 
 func (l *lateness) add(ms int64) { l.now[classOf(ms)]++ }
 
-func (l *lateness) spread(now time.Time) Spread {
+func (l *lateness) spread(now time.Time) Percentiles {
 	if now.Sub(l.since) >= lateWindow/2 {
 		l.before, l.now, l.since = l.now, classes{}, now
 	}
 	var all classes
-	var s Spread
+	var s Percentiles
 	for i := range all {
 		all[i] = l.before[i] + l.now[i]
 		s.Messages += all[i]

@@ -250,9 +250,9 @@ func TestEveryPathIsExact(t *testing.T) {
 		for delay, want := range map[time.Duration]message.Path{
 			300 * time.Millisecond:  message.PathParkedReady,
 			450 * time.Millisecond:  message.PathParkedReady,
-			900 * time.Millisecond:  message.PathLane("500ms"),
-			1700 * time.Millisecond: message.PathLane("1s"),
-			3100 * time.Millisecond: message.PathLane("2s"),
+			900 * time.Millisecond:  message.Path("parked, then lane 500ms"),
+			1700 * time.Millisecond: message.Path("parked, then lane 1s"),
+			3100 * time.Millisecond: message.Path("parked, then lane 2s"),
 		} {
 			if round == 0 {
 				untaken[want] = true

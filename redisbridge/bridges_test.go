@@ -15,12 +15,12 @@ import (
 )
 
 // reportWhen returns the report of the only bridge once it is as wanted.
-func reportWhen(t *testing.T, park *redisbridge.Park, what string, wanted func(redisbridge.BridgeReport) bool) redisbridge.BridgeReport {
+func reportWhen(t *testing.T, park *redisbridge.Park, what string, wanted func(redisbridge.BridgeStats) bool) redisbridge.BridgeStats {
 	t.Helper()
-	var last []redisbridge.BridgeReport
+	var last []redisbridge.BridgeStats
 	for began := time.Now(); time.Since(began) < 30*time.Second; <-time.After(100 * time.Millisecond) {
 		var err error
-		if last, err = park.Bridges(t.Context()); err != nil {
+		if last, err = bridgesOf(t.Context(), park); err != nil {
 			t.Fatal(err)
 		}
 		if len(last) == 1 && wanted(last[0]) {
@@ -28,7 +28,7 @@ func reportWhen(t *testing.T, park *redisbridge.Park, what string, wanted func(r
 		}
 	}
 	t.Fatalf("%s: %+v", what, last)
-	return redisbridge.BridgeReport{}
+	return redisbridge.BridgeStats{}
 }
 
 func TestLatenessIsRoundedUpALittle(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBridgeReportsWhatItDoes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, topology.Config{Tiers: []time.Duration{time.Second, 5 * time.Second}, Lead: time.Second, Shards: 2})
 	stop := b.run(t, func(c *redisbridge.Config) { c.Name = "billing" })
-	owns := func(r redisbridge.BridgeReport) bool { return slices.Equal(r.Shards, []int{0, 1}) }
+	owns := func(r redisbridge.BridgeStats) bool { return slices.Equal(r.Shards, []int{0, 1}) }
 	first := reportWhen(t, b.park, "a bridge owns both shards", owns)
 	switch {
 	case first.Name != "billing" || first.Host == "" || first.At.IsZero():
@@ -65,17 +65,17 @@ func TestBridgeReportsWhatItDoes(t *testing.T) {
 		}
 		b.parkOne(t, fmt.Sprint("m-", i), message.After(delay))
 	}
-	r := reportWhen(t, b.park, "all are settled", func(r redisbridge.BridgeReport) bool { return r.Settled == n })
+	r := reportWhen(t, b.park, "all are settled", func(r redisbridge.BridgeStats) bool { return r.Settled == n })
 	if r.Claimed < n || r.PromotionLate.Messages < n || r.ReadyLate.Messages != n/2 {
 		t.Errorf("%d claimed, %d promoted, %d straight to ready, want %d, %d and %d",
 			r.Claimed, r.PromotionLate.Messages, r.ReadyLate.Messages, n, n, n/2)
 	}
-	calm := func(r redisbridge.BridgeReport) bool { return r.ClaimedPerSecond == 0 && r.SettledPerSecond == 0 }
+	calm := func(r redisbridge.BridgeStats) bool { return r.ClaimedPerSecond == 0 && r.SettledPerSecond == 0 }
 	quiet := reportWhen(t, b.park, "nothing happens any more", calm)
 	if quiet.Settled != n || quiet.ReadyLate.Messages != n/2 {
 		t.Errorf("afterwards the report is %+v", quiet)
 	}
-	flows, err := b.park.Flow(t.Context(), nil, 100)
+	flows, err := flowOf(t.Context(), b.park, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBridgeReportsWhatItDoes(t *testing.T) {
 		t.Errorf("%d have left the schedules, want %d", left, n)
 	}
 	stop()
-	if left, err := b.park.Bridges(t.Context()); err != nil || len(left) > 0 {
+	if left, err := bridgesOf(t.Context(), b.park); err != nil || len(left) > 0 {
 		t.Errorf("after its end there are the bridges %v (%v)", left, err)
 	}
 	if kept, err := b.client.HLen(t.Context(), "{"+b.Prefix+"}:reports").Result(); err != nil || kept != 0 {
@@ -106,13 +106,13 @@ func TestReportOfTheDeadIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before, err := b.park.Bridges(ctx)
+	before, err := bridgesOf(ctx, b.park)
 	if err != nil || len(before) != 1 || before[0].ID != "old-1" || !before[0].At.IsZero() {
 		t.Errorf("bridges %+v (%v), want old-1, who reports nothing", before, err)
 	}
 	b.run(t, nil)
 	for began, n := time.Now(), 0; n < 2; <-time.After(50 * time.Millisecond) {
-		list, err := b.park.Bridges(ctx)
+		list, err := bridgesOf(ctx, b.park)
 		if n = len(list); err != nil || time.Since(began) > 30*time.Second {
 			t.Fatalf("the bridge has not reported: %+v (%v)", list, err)
 		}
@@ -154,7 +154,7 @@ func TestFlowShowsDeliveries(t *testing.T) {
 	ctx := t.Context()
 	published := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 	arrive := func(id string, late time.Duration) {
-		m := &message.Message{ID: id, Journey: message.Journey{Published: published, Due: published.Add(30 * time.Second), Path: message.PathTier("30s")}}
+		m := &message.Message{ID: id, Journey: message.Journey{Published: published, Due: published.Add(30 * time.Second), Path: message.Path("tier 30s")}}
 		if _, err := b.park.Arrive(ctx, m); err != nil {
 			t.Fatal(err)
 		}
@@ -169,15 +169,15 @@ func TestFlowShowsDeliveries(t *testing.T) {
 	if err := b.park.Handled(ctx, &message.Message{ID: "m-0", Journey: message.Journey{Published: published}}, handled); err != nil {
 		t.Fatal(err)
 	}
-	seen := func(before []redisbridge.ShardFlow, most int) (n int, flows []redisbridge.ShardFlow) {
-		flows, err := b.park.Flow(ctx, before, most)
+	seen := func(before []redisbridge.ShardStats, most int) (n int, flows []redisbridge.ShardStats) {
+		flows, err := flowOf(ctx, b.park, before, most)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range flows {
-			n += len(f.Delivered)
-			for _, d := range f.Delivered {
-				if !d.Due.Equal(published.Add(30*time.Second)) || d.Path != message.PathTier("30s") || d.Late() != d.At.Sub(d.Due) {
+			n += len(f.Deliveries)
+			for _, d := range f.Deliveries {
+				if !d.Due.Equal(published.Add(30*time.Second)) || d.Path != message.Path("tier 30s") || d.Late() != d.At.Sub(d.Due) {
 					t.Errorf("delivery %+v of what was due at %v", d, published.Add(30*time.Second))
 				}
 			}
@@ -198,7 +198,7 @@ func TestFlowShowsDeliveries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flows, err := forgetful.Flow(ctx, nil, 100); err != nil || len(flows[0].Delivered) > 0 {
-		t.Errorf("with a long window there are %d deliveries (%v)", len(flows[0].Delivered), err)
+	if flows, err := flowOf(ctx, forgetful, nil, 100); err != nil || len(flows[0].Deliveries) > 0 {
+		t.Errorf("with a long window there are %d deliveries (%v)", len(flows[0].Deliveries), err)
 	}
 }

@@ -1,8 +1,6 @@
 package redisbridge
 
 import (
-	"context"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
@@ -24,28 +22,3 @@ import (
 // it has done nothing, but not ASK: while the keys of a slot move one by one,
 // a script would work on a part of them.
 func NewClient(rawURL string) (redis.UniversalClient, error) { return store.NewClient(rawURL) }
-
-// Setting is one of a Redis server's on which it depends what an answer guarantees.
-type Setting struct {
-	Name, Want, Found string
-	// Otherwise is what happens where it is another one than Want.
-	Otherwise string
-}
-
-// Safe reports whether the setting is as it should be.
-func (s Setting) Safe() bool { return s.Found == s.Want }
-
-// Settings reads how Redis keeps data. Of several servers it returns the worst of each
-// setting. A server may forbid the question (CONFIG GET).
-func Settings(ctx context.Context, client redis.UniversalClient) ([]Setting, error) {
-	found, err := store.Settings(ctx, client)
-	settings := make([]Setting, len(found))
-	for i, s := range found {
-		settings[i] = Setting(s)
-	}
-	return settings, err
-}
-
-// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA calls
-// them: for those who observe a client.
-func ScriptNames() map[string]string { return store.ScriptNames() }

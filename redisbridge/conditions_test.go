@@ -18,20 +18,20 @@ import (
 )
 
 // reports tells whether the only bridge's report has a condition.
-func reports(r redisbridge.BridgeReport, is redisbridge.Condition) bool {
-	return slices.ContainsFunc(r.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == is })
+func reports(r redisbridge.BridgeStats, is health.Condition) bool {
+	return slices.ContainsFunc(r.Conditions, func(c redisbridge.ConditionState) bool { return c.Condition == string(is) })
 }
 
 // awaitCondition returns once the only bridge reports a condition, and awaitOver once it does no more.
-func (b *bench) awaitCondition(t *testing.T, is redisbridge.Condition) redisbridge.ReportedCondition {
+func (b *bench) awaitCondition(t *testing.T, is health.Condition) redisbridge.ConditionState {
 	t.Helper()
-	r := reportWhen(t, b.park, "the bridge reports "+string(is), func(r redisbridge.BridgeReport) bool { return reports(r, is) })
-	return r.Conditions[slices.IndexFunc(r.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == is })]
+	r := reportWhen(t, b.park, "the bridge reports "+string(is), func(r redisbridge.BridgeStats) bool { return reports(r, is) })
+	return r.Conditions[slices.IndexFunc(r.Conditions, func(c redisbridge.ConditionState) bool { return c.Condition == string(is) })]
 }
 
-func (b *bench) awaitOver(t *testing.T, is redisbridge.Condition) {
+func (b *bench) awaitOver(t *testing.T, is health.Condition) {
 	t.Helper()
-	reportWhen(t, b.park, string(is)+" is over", func(r redisbridge.BridgeReport) bool { return !reports(r, is) })
+	reportWhen(t, b.park, string(is)+" is over", func(r redisbridge.BridgeStats) bool { return !reports(r, is) })
 }
 
 // Hundreds of messages that Redis has no room for are one line of the log at the beginning
@@ -53,8 +53,8 @@ func TestFullRedisIsSaidOnce(t *testing.T) {
 	log.await(t, "Redis is full")
 	operator.set(t, "maxmemory", "0")
 	until(t, "all are parked", func() bool {
-		g, err := b.park.Glance(t.Context())
-		return err == nil && g.Parked() == n
+		g, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{})
+		return err == nil && g.TotalParked() == n
 	})
 	b.awaitOver(t, health.RedisFull)
 	for line, want := range map[string]int{"Redis is full": 1, "Redis has room again": 1, "in the inbox for now": 0} {
@@ -73,7 +73,7 @@ func TestLostPersistenceIsSeen(t *testing.T) {
 	operator.set(t, "appendonly", "yes")
 	log := newLogCapture()
 	b.run(t, func(c *redisbridge.Config) { c.Logger, c.RepairEvery = log.logger(), time.Second })
-	reportWhen(t, b.park, "a bridge lives", func(redisbridge.BridgeReport) bool { return true })
+	reportWhen(t, b.park, "a bridge lives", func(redisbridge.BridgeStats) bool { return true })
 	b.awaitOver(t, health.RedisSettings)
 	operator.set(t, "appendonly", "no")
 	if c := b.awaitCondition(t, health.RedisSettings); !strings.Contains(c.Detail, "appendonly is no") {
@@ -93,7 +93,7 @@ func TestWipedRedisIsSeen(t *testing.T) {
 			b, operator := newBenchWithRedis(t, short())
 			log := newLogCapture()
 			b.run(t, func(c *redisbridge.Config) { c.Logger = log.logger() })
-			owns := func(r redisbridge.BridgeReport) bool { return len(r.Shards) == b.topology.Shards() }
+			owns := func(r redisbridge.BridgeStats) bool { return len(r.Shards) == b.topology.Shards() }
 			reportWhen(t, b.park, "a bridge owns all shards", owns)
 			for i := range 100 {
 				b.parkOne(t, fmt.Sprint("m-", i), message.After(delay))

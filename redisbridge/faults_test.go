@@ -110,7 +110,7 @@ func TestPauseShorterThanTheTierCostsNothing(t *testing.T) {
 	b.run(t, nil)
 	var late []time.Duration
 	for _, list := range b.arrivals.await(t, n, patience) {
-		if list[0].Journey.Path != message.PathLane("20s") {
+		if list[0].Journey.Path != message.Path("parked, then lane 20s") {
 			t.Errorf("path %q, want the lane it was meant for", list[0].Journey.Path)
 		}
 		late = append(late, list[0].at.Sub(list[0].Journey.Due))
@@ -152,7 +152,7 @@ func TestPauseBetweenClaimAndPublishCostsNothing(t *testing.T) {
 				}
 			})
 			got := b.arrivals.await(t, 1, patience)["m"][0]
-			if late := got.at.Sub(got.Journey.Due); late < 0 || late > stands/2 || got.Journey.Path != message.PathLane("8s") {
+			if late := got.at.Sub(got.Journey.Due); late < 0 || late > stands/2 || got.Journey.Path != message.Path("parked, then lane 8s") {
 				t.Errorf("%v late by path %s, after a pause of %v in a lane of %v", late, got.Journey.Path, stands, lane)
 			}
 			mu.Lock()

@@ -15,7 +15,7 @@ import (
 // left is how many messages have left the schedules, as those see it who watch.
 func (b *bench) left(t *testing.T) (n int) {
 	t.Helper()
-	flows, err := b.park.Flow(t.Context(), nil, 0)
+	flows, err := flowOf(t.Context(), b.park, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestRefusedMessagesLeaveOnce(t *testing.T) {
 	if _, err := ch.QueueDelete(full, false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	reportWhen(t, b.park, "all are settled", func(r redisbridge.BridgeReport) bool { return r.Settled == n })
+	reportWhen(t, b.park, "all are settled", func(r redisbridge.BridgeStats) bool { return r.Settled == n })
 	if left := b.left(t); left != n {
 		t.Errorf("%d have left, want %d", left, n)
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 // State says where a message is, as far as Redis knows.
@@ -134,7 +134,7 @@ func (p *Park) stateOf(f *store.Found) MessageState {
 	e.Lane = time.Duration(f.Lead(f.PromoteAt, p.config.Topology.Leads())) * time.Millisecond
 	e.Path = message.PathParkedReady
 	if e.Lane > 0 {
-		e.Path = message.PathLane(topology.TTLName(e.Lane))
+		e.Path = message.Path(wire.LanePath(wire.TTLName(e.Lane)))
 	}
 	switch {
 	case f.In == store.Kept && f.Due() <= f.Now:

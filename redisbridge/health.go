@@ -74,38 +74,18 @@ func (b *Bridge) checkRedis(ctx context.Context, now time.Time) error {
 	return fmt.Errorf("no answer from Redis for %v: %w", silent, store.Classify(err))
 }
 
-// A Condition names something that is wrong with an installation for as long as it lasts,
-// such as redis_full; docs/metrics.md has all that there are.
-type Condition = health.Condition
-
 // ConditionState is a condition that lasts.
 type ConditionState struct {
-	Condition Condition
-	Since     time.Time // by this machine's clock
-	Detail    string
-}
-
-// Conditions returns what is wrong with the installation now, as far as this bridge sees
-// it, sorted by name.
-func (b *Bridge) Conditions() []ConditionState {
-	var all []ConditionState
-	for _, s := range b.conditions.List() {
-		all = append(all, ConditionState(s))
-	}
-	return all
-}
-
-// ReportedCondition is one that a bridge has reported.
-type ReportedCondition struct {
-	Condition Condition `json:"condition"`
-	// LastsMS is for how long it has lasted, in ms, when the report was made.
+	// Condition names it, such as redis_full; docs/metrics.md has all that there are.
+	Condition string `json:"condition"`
+	// LastsMS is for how long it has lasted, in ms, when it was looked at.
 	LastsMS int64  `json:"lasts_ms"`
 	Detail  string `json:"detail,omitempty"`
 }
 
-func reported(states []health.State, now time.Time) (all []ReportedCondition) {
+func reported(states []health.State, now time.Time) (all []ConditionState) {
 	for _, s := range states {
-		all = append(all, ReportedCondition{s.Condition, now.Sub(s.Since).Milliseconds(), s.Detail})
+		all = append(all, ConditionState{string(s.Condition), now.Sub(s.Since).Milliseconds(), s.Detail})
 	}
 	return all
 }

@@ -19,22 +19,15 @@ type Inspection struct {
 	// Version of the layout and number of shards that are noted down, both empty where
 	// nothing was ever parked; WantVersion is this release's.
 	Version, WantVersion, Shards string
-	Bridges                      []Attendance
+	// Bridges are those that are alive, sorted by ID.
+	Bridges []BridgeStats
 	// WithoutID counts the messages that these bridges have taken in since their start and
 	// that came without a message-id.
 	WithoutID int64
-	// Reports are what the bridges of the register say of themselves.
-	Reports []BridgeReport
 	// Loss is the last one that a bridge has noted down, within a day, or zero.
 	Loss Loss
 	// Leases are those of the shards that the topology describes, in order.
 	Leases []Lease
-}
-
-// Attendance is a bridge's entry in the register, which it renews every 15 seconds.
-type Attendance struct {
-	ID    string
-	Until time.Time // then it counts as dead
 }
 
 // Lease says who owns a shard, and what waits for the owner.
@@ -72,10 +65,9 @@ func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err
 		return Inspection{}, err
 	}
 	for _, m := range members {
-		report := reportOf(m)
-		i.Bridges = append(i.Bridges, Attendance{m.ID, m.Until})
-		i.Reports = append(i.Reports, report)
-		i.WithoutID += report.WithoutID
+		b := reportOf(m)
+		i.Bridges = append(i.Bridges, b)
+		i.WithoutID += b.WithoutID
 	}
 	loss, err := s.Loss(ctx)
 	if err != nil {
@@ -90,93 +82,6 @@ func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err
 		i.Leases = append(i.Leases, Lease{Shard: n, Owner: l.Owner, Ends: l.Ends, Next: l.Next, Claimed: l.Claimed})
 	}
 	return i, nil
-}
-
-// BridgeReport is what a bridge says of itself. It renews it with its entry in the
-// register, every 15 s, and every 2 s while it has something to do.
-type BridgeReport struct {
-	// ID is that of [Bridge.ID].
-	ID string `json:"id"`
-	// At is when the report was made, by Redis' clock. It is zero where a bridge makes
-	// none, as one of an earlier release; then nothing but ID is known.
-	At time.Time `json:"at,omitzero"`
-	// Name is that of Config.Name, and Host that of the machine.
-	Name string `json:"name,omitempty"`
-	Host string `json:"host,omitempty"`
-	// Version is the release of this module.
-	Version string `json:"version,omitempty"`
-	// Started is when the bridge was made, by Redis' clock.
-	Started time.Time `json:"started,omitzero"`
-	// Shards are those that it owns.
-	Shards []int `json:"shards,omitempty"`
-	// Claimed and Settled count messages since the start, PerSecond since the report
-	// before.
-	Claimed          int64   `json:"claimed"`
-	ClaimedPerSecond float64 `json:"claimed_per_s"`
-	Settled          int64   `json:"settled"`
-	SettledPerSecond float64 `json:"settled_per_s"`
-	// PromotionLate is how long after the instant of their promotion messages were
-	// claimed in the last minute: that makes no message late, as long as it is less than
-	// its lane's TTL. ReadyLate is how long after they were due RabbitMQ had messages that
-	// went straight to the ready exchange, or back to their queue.
-	PromotionLate Spread `json:"promotion_late"`
-	ReadyLate     Spread `json:"ready_late"`
-	// Reconnects is how often a connection to RabbitMQ was made again.
-	Reconnects int64 `json:"reconnects"`
-	// WithoutID counts the messages that the bridge has taken in since its start and that
-	// came without a message-id.
-	WithoutID int64 `json:"without_id,omitempty"`
-	// Conditions are what the bridge sees to be wrong.
-	Conditions []ReportedCondition `json:"conditions,omitempty"`
-}
-
-// Spread sums up durations.
-type Spread struct {
-	Messages int64 `json:"messages"`
-	// P50 and P99 are in ms, rounded up by a quarter at most, and 0 without messages.
-	P50 int64 `json:"p50_ms"`
-	P99 int64 `json:"p99_ms"`
-}
-
-// Bridges returns the reports of the bridges alive, sorted by ID. It costs one command.
-func (p *Park) Bridges(ctx context.Context) ([]BridgeReport, error) {
-	reports, err := p.bridges(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list bridges: %w", err)
-	}
-	return reports, nil
-}
-
-func (p *Park) bridges(ctx context.Context) ([]BridgeReport, error) {
-	if err := p.store.Check(ctx); err != nil {
-		return nil, err
-	}
-	members, err := p.store.Members(ctx)
-	if err != nil {
-		return nil, err
-	}
-	reports := make([]BridgeReport, len(members))
-	for i, m := range members {
-		reports[i] = reportOf(m)
-	}
-	return reports, nil
-}
-
-// reportOf reads what a bridge has written. What another release has written in another way
-// is as good as nothing.
-func reportOf(m store.Member) BridgeReport {
-	var w written
-	if json.Unmarshal([]byte(m.Report), &w) != nil {
-		return BridgeReport{ID: m.ID}
-	}
-	w.ID, w.At, w.Started = m.ID, m.At, m.At.Add(-time.Duration(w.UpMS)*time.Millisecond)
-	return w.BridgeReport
-}
-
-// written is a report as Redis keeps it: the bridge does not say what time it is.
-type written struct {
-	BridgeReport
-	UpMS int64 `json:"up_ms"`
 }
 
 // A Loss is what a bridge has noted down when it saw that its data in Redis had vanished.

@@ -86,11 +86,7 @@ func TestPrefixBelongsToOneVirtualHost(t *testing.T) {
 	a.arrivals.await(t, 1, patience)
 
 	awaitForeign(t, other.start(t, func(*redisbridge.Config) {}), "virtual host "+a.VHost+" ", "virtual host "+other.VHost+" ")
-	owner, err := redisbridge.OwnerOf(other.AMQPURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: a.client, Topology: a.topology, Owner: owner})
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: a.client, Topology: a.topology, AMQPURL: other.AMQPURL})
 	if err != nil {
 		t.Fatal(err)
 	}

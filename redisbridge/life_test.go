@@ -490,7 +490,7 @@ func TestHandledInOneQueueComesToTheOther(t *testing.T) {
 		}
 		return there && d.MessageId == "m" && string(d.Body) == "m"
 	})
-	reportWhen(t, b.park, "it is settled", func(r redisbridge.BridgeReport) bool { return r.Settled == 1 })
+	reportWhen(t, b.park, "it is settled", func(r redisbridge.BridgeStats) bool { return r.Settled == 1 })
 	all, err := b.park.GetAll(t.Context(), "m")
 	if err != nil || len(all) != 2 || all[0].State != redisbridge.StateDelivered || all[0].Path != message.PathParkedReady {
 		t.Errorf("looked up: %+v, %v; want that it stays delivered", all, err)

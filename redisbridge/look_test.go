@@ -53,7 +53,7 @@ func TestLook(t *testing.T) {
 	}
 	e := b.lookUp(t, "o-1")
 	if e.State != redisbridge.StateParked || !e.Due.Equal(due) || !e.PromoteAt.Equal(due.Add(-time.Minute)) || e.Lane != time.Minute ||
-		e.Path != message.PathLane("1m") || string(e.Message.Body) != "body" || e.Message.Headers["shop"] != "x" ||
+		e.Path != message.Path("parked, then lane 1m") || string(e.Message.Body) != "body" || e.Message.Headers["shop"] != "x" ||
 		e.Shard != redisbridge.ShardIn(b.topology, "o-1") || !e.Rescheduled.IsZero() || time.Since(e.Published).Abs() > patience {
 		t.Errorf("parked: got %+v", e)
 	}
@@ -117,7 +117,7 @@ func TestLookFollowsAMessage(t *testing.T) {
 		t.Errorf("claimed: listed are %+v", all)
 	}
 	b.run(t, func(c *redisbridge.Config) { c.Window = time.Hour })
-	if e := b.lookUntil(t, "o-1", redisbridge.StateInLane); e.Path != message.PathLane("20s") || e.Message.RoutingKey != "order.unpaid" {
+	if e := b.lookUntil(t, "o-1", redisbridge.StateInLane); e.Path != message.Path("parked, then lane 20s") || e.Message.RoutingKey != "order.unpaid" {
 		t.Errorf("in its lane: got %+v", e)
 	}
 	b.lookUntil(t, "o-1", redisbridge.StateDue)
@@ -125,11 +125,11 @@ func TestLookFollowsAMessage(t *testing.T) {
 	if a, err := b.park.Arrive(t.Context(), &arrived); err != nil || a.Fate != message.Deliver {
 		t.Fatalf("arrive: got %+v, %v", a, err)
 	}
-	if e := b.lookUp(t, "o-1"); e.State != redisbridge.StateDelivered || e.Ended.Before(e.Due) || e.Path != message.PathLane("20s") || len(e.Handled) != 0 {
+	if e := b.lookUp(t, "o-1"); e.State != redisbridge.StateDelivered || e.Ended.Before(e.Due) || e.Path != message.Path("parked, then lane 20s") || len(e.Handled) != 0 {
 		t.Errorf("delivered: got %+v", e)
 	}
 	b.tellOfHandling(t, &arrived)
-	c, err := b.park.Count(t.Context())
+	c, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
 	if err != nil || c.Shards[0].Delivered != 1 || c.Shards[0].InLane+c.Shards[0].Due+c.Shards[0].Promoting != 0 {
 		t.Errorf("count: got %+v, %v", c, err)
 	}
@@ -160,7 +160,7 @@ func (b *bench) tellOfHandling(t *testing.T, m *message.Message) {
 		}
 	}
 	e := b.lookUp(t, "o-1")
-	if len(e.Handled) != 8 || e.State != redisbridge.StateDelivered || e.Path != message.PathLane("20s") {
+	if len(e.Handled) != 8 || e.State != redisbridge.StateDelivered || e.Path != message.Path("parked, then lane 20s") {
 		t.Fatalf("handled: got %+v, want notes of 8 queues", e)
 	}
 	if got := e.Handled[0]; got.Queue != failed.Queue || got.Attempts != 1 || got.RetryAt.Sub(failed.RetryAt).Abs() > time.Millisecond || !slices.Equal(got.History, failed.History[1:]) {
@@ -291,7 +291,7 @@ func TestList(t *testing.T) {
 	})
 	t.Run("count", func(t *testing.T) {
 		t.Parallel()
-		c, err := b.park.Count(t.Context())
+		c, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -507,17 +507,17 @@ func TestCount(t *testing.T) {
 	if _, err := b.park.Reschedule(t.Context(), "in a tier", message.After(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	var c redisbridge.Counts
+	var c redisbridge.Stats
 	for deadline := time.Now().Add(patience); c.OldestLate.IsZero(); {
 		var err error
-		if c, err = b.park.Count(t.Context()); err != nil {
+		if c, err = b.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true}); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing is late: %+v", c)
 		}
 	}
-	var sum redisbridge.ShardCounts
+	var sum redisbridge.ShardStats
 	parked := map[time.Duration]int{}
 	for _, s := range c.Shards {
 		for lane, n := range s.Parked {
@@ -533,11 +533,11 @@ func TestCount(t *testing.T) {
 	}
 	b.run(t, func(c *redisbridge.Config) { c.Name = "counted" })
 	for deadline := time.Now().Add(patience); ; {
-		c, err := b.park.Count(t.Context())
+		c, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(c.Bridges) == 1 && strings.HasPrefix(c.Bridges[0], "counted-") && c.Shards[0].Owner == c.Bridges[0] && c.OldestLate.IsZero() {
+		if len(c.Bridges) == 1 && strings.HasPrefix(c.Bridges[0].ID, "counted-") && c.Shards[0].Owner == c.Bridges[0].ID && c.OldestLate.IsZero() {
 			break
 		}
 		if time.Now().After(deadline) {

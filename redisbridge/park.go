@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
@@ -24,10 +25,10 @@ type ParkConfig struct {
 	Client redis.UniversalClient
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
-	// Owner is the broker that what is parked is to come out of, such as OwnerOf returns.
-	// Where the prefix in Redis is another's, every method returns ErrForeign. Defaults to
-	// not known, which compares nothing.
-	Owner Owner
+	// AMQPURL is that of the broker that what is parked is to come out of. Where the prefix in
+	// Redis belongs to another virtual host, every method returns ErrForeign. Nothing is
+	// sent to it. Defaults to none, which compares nothing.
+	AMQPURL string
 	// Window is for how long after it was published an ID is remembered, so that a
 	// second message with it is told from the first one. While a message waits, its
 	// ID always is. It is the bridges' own. Each message takes its place in Redis for
@@ -90,9 +91,18 @@ func NewPark(c ParkConfig) (*Park, error) {
 	return &Park{config: c, store: newStore(c), tracer: tracing.New(c.TracerProvider, tracedAs)}, nil
 }
 
+// ownerOf returns the owner that a URL names; what is wrong with it a connection says. Only the broker knows the cluster.
+func ownerOf(amqpURL string) store.Owner {
+	uri, err := amqp.ParseURI(amqpURL)
+	if amqpURL == "" || err != nil {
+		return store.Owner{}
+	}
+	return store.Owner{VHost: uri.Vhost}
+}
+
 func newStore(c ParkConfig) *store.Store {
 	return store.New(store.Config{
-		Client: c.Client, Topology: c.Topology, Owner: store.Owner(c.Owner),
+		Client: c.Client, Topology: c.Topology, Owner: ownerOf(c.AMQPURL),
 		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones,
 	})
 }

@@ -216,7 +216,7 @@ func TestUserWhoMayNotConfigure(t *testing.T) {
 	defer cancel()
 	due := b.parkOne(t, "m", message.After(1500*time.Millisecond))
 	got := b.arrivals.await(t, 1, patience)["m"][0]
-	if got.at.Before(due) || got.Journey.Path == message.PathLane("1s") {
+	if got.at.Before(due) || got.Journey.Path == message.Path("parked, then lane 1s") {
 		t.Errorf("arrived %v after its due time by path %q", got.at.Sub(due), got.Journey.Path)
 	}
 	if n := log.count("no configure permission"); n != 1 {

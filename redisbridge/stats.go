@@ -2,104 +2,34 @@ package redisbridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-// Counts are how many messages Redis knows of, and what is next.
-type Counts struct {
-	// Now is Redis' clock when counting began.
-	Now    time.Time
-	Shards []ShardCounts
-	// Bridges are the IDs of those that are alive, sorted.
-	Bridges []string
-	// NextDue is when the next message is due, of those that wait in Redis or in a
-	// lane. OldestLate is since when the message is overdue that has been in Redis for
-	// the longest. Both are zero where there is none.
-	NextDue, OldestLate time.Time
-}
-
-// ShardCounts are those of one shard.
-type ShardCounts struct {
-	Shard int
-	// Owner is the bridge that promotes the shard's messages, or empty.
-	Owner string
-	// Parked is how many messages wait, by the TTL of the lane that they are meant for;
-	// 0 is for those that go straight to the ready exchange.
-	Parked map[time.Duration]int
-	// Promoting is how many a bridge has claimed and not settled yet.
-	Promoting int
-	// InLane is how many the broker has until they are due, and Due how many of those
-	// that were due are still remembered. Cancelled, Delivered and Moved are how many
-	// are remembered of those.
-	InLane, Due, Cancelled, Delivered, Moved int
-}
-
-// Count counts what Redis has, in steps of about a millisecond. Messages that move
-// meanwhile may be counted twice, or not at all. It costs one command per two seconds
-// of the schedule that hold a message, and one per message that is remembered.
-func (p *Park) Count(ctx context.Context) (Counts, error) {
-	c, err := p.count(ctx)
-	if err != nil {
-		return Counts{}, fmt.Errorf("count messages: %w", err)
-	}
-	return c, nil
-}
-
-func (p *Park) count(ctx context.Context) (Counts, error) {
-	if err := p.store.Check(ctx); err != nil {
-		return Counts{}, err
-	}
-	now, err := p.store.Now(ctx)
-	if err != nil {
-		return Counts{}, err
-	}
-	c := Counts{Now: now.Truncate(time.Millisecond)}
-	for n := range p.config.Topology.Shards() {
-		s, err := p.store.Count(ctx, n)
-		if err != nil {
-			return Counts{}, fmt.Errorf("shard %d: %w", n, err)
-		}
-		c.Shards = append(c.Shards, ShardCounts{
-			Shard: n, Owner: s.Owner, Parked: s.Parked, Promoting: s.Promoting,
-			InLane: s.InLane, Due: s.Due, Cancelled: s.Cancelled, Delivered: s.Delivered, Moved: s.Moved,
-		})
-	}
-	if c.Bridges, err = p.store.Alive(ctx, c.Now); err != nil {
-		return Counts{}, err
-	}
-	if c.OldestLate, err = p.firstDue(ctx, Filter{Until: c.Now}); err != nil {
-		return Counts{}, err
-	}
-	c.NextDue, err = p.firstDue(ctx, Filter{From: c.Now})
-	return c, err
-}
-
-// firstDue returns when the first message is due that a filter lets through.
-func (p *Park) firstDue(ctx context.Context, f Filter) (due time.Time, err error) {
-	err = p.list(ctx, f, func(e MessageState) bool {
-		due = e.Due
-		return false
-	})
-	return due, err
-}
-
-// A Glance is what Redis has at an instant, for those who look again and again: it costs
-// one command per shard and one more, however much is parked.
-type Glance struct {
+// Stats says how much waits in Redis, what goes through it, and who is at work.
+type Stats struct {
 	// Now is Redis' clock, that of the node of shard 0 in a cluster. What is next and what
 	// is overdue is judged by it.
 	Now    time.Time
-	Shards []ShardGlance
-	// Bridges are the IDs of those that are alive, sorted.
-	Bridges []string
+	Shards []ShardStats
+	// Bridges are those that are alive, sorted by ID.
+	Bridges []BridgeStats
+	// NextDue is when the next message is due, of those that wait in Redis and in lanes.
+	// OldestLate is since when the message is overdue that has been in Redis for the
+	// longest. Both are zero where there is none. Without StatsOptions.Exact, NextDue
+	// leaves out lanes where IDs are remembered for a window.
+	NextDue, OldestLate time.Time
+	// Loss is the last one that a bridge has noted down, within a day, or zero.
+	Loss Loss
 }
 
-// ShardGlance is what one shard has. Instants are zero where there is nothing.
-type ShardGlance struct {
+// ShardStats are those of one shard. Instants are zero where there is nothing.
+type ShardStats struct {
 	Shard int
 	// Owner is the bridge that promotes the shard's messages, or empty; Alive says
 	// whether it is one of those that are alive.
@@ -110,85 +40,40 @@ type ShardGlance struct {
 	Parked map[time.Duration]int
 	// Promoting is how many a bridge has claimed and not settled yet.
 	Promoting int
-	// NextDue is when the next message is due, of those that wait in Redis and, unless
-	// IDs are remembered for a window, of those in lanes. OldestLate is since when the
-	// message is overdue that has been in Redis for the longest.
+	// NextDue and OldestLate are those of Stats.
 	NextDue, OldestLate time.Time
+	// Left is how many messages were claimed and not put back, ever. It only tells by
+	// its difference to what it was before.
+	Left int64
+	// Deliveries are the last ones that consumers have told Redis, the last one first: see
+	// StatsOptions.Deliveries.
+	Deliveries []Delivery
+
+	// Only with StatsOptions.Exact: InLane is how many the broker has until they are due,
+	// and Due how many of those that were due are still remembered. Cancelled, Delivered
+	// and Moved, which were rescheduled on their way, are how many are remembered of those.
+	InLane, Due, Cancelled, Delivered, Moved int
+
+	now time.Time // by the clock of its node
 }
 
-// Parked is how many messages wait in all shards.
-func (g *Glance) Parked() (n int) {
-	for _, s := range g.Shards {
-		for _, parked := range s.Parked {
-			n += parked
-		}
+// TotalParked is how many messages wait in all shards.
+func (s *Stats) TotalParked() (n int) {
+	for i := range s.Shards {
+		n += s.Shards[i].TotalParked()
 	}
 	return n
 }
 
-// NextDue and OldestLate are the earliest of all shards, or zero.
-func (g *Glance) NextDue() time.Time {
-	return earliest(g.Shards, func(s ShardGlance) time.Time { return s.NextDue })
-}
+// Waiting is how many messages wait in the shard, parked or being promoted.
+func (s *ShardStats) Waiting() int { return s.TotalParked() + s.Promoting }
 
-// OldestLate is the earliest of all shards, or zero.
-func (g *Glance) OldestLate() time.Time {
-	return earliest(g.Shards, func(s ShardGlance) time.Time { return s.OldestLate })
-}
-
-func earliest(shards []ShardGlance, of func(ShardGlance) time.Time) (first time.Time) {
-	for _, s := range shards {
-		if at := of(s); first.IsZero() || !at.IsZero() && at.Before(first) {
-			first = at
-		}
+// TotalParked is the sum of Parked.
+func (s *ShardStats) TotalParked() (n int) {
+	for _, parked := range s.Parked {
+		n += parked
 	}
-	return first
-}
-
-// Glance looks at each shard. Other than [Park.Count] it goes by running counts, which
-// may be a few messages off after a crash of Redis until another bridge takes the shard.
-func (p *Park) Glance(ctx context.Context) (Glance, error) {
-	g, err := p.glance(ctx)
-	if err != nil {
-		return Glance{}, fmt.Errorf("glance at Redis: %w", err)
-	}
-	return g, nil
-}
-
-func (p *Park) glance(ctx context.Context) (g Glance, err error) {
-	if err := p.store.Check(ctx); err != nil {
-		return Glance{}, err
-	}
-	for n := range p.config.Topology.Shards() {
-		s, now, err := p.store.Overview(ctx, n, g.Now)
-		if err != nil {
-			return Glance{}, fmt.Errorf("shard %d: %w", n, err)
-		}
-		g.Now = now
-		g.Shards = append(g.Shards, ShardGlance{
-			Shard: n, Owner: s.Owner, Parked: s.Parked, Promoting: s.Promoting, NextDue: s.NextDue, OldestLate: s.OldestLate,
-		})
-	}
-	if g.Bridges, err = p.store.Alive(ctx, g.Now); err != nil {
-		return Glance{}, err
-	}
-	for i := range g.Shards {
-		g.Shards[i].Alive = slices.Contains(g.Bridges, g.Shards[i].Owner)
-	}
-	return g, nil
-}
-
-// ShardFlow is what goes through a shard.
-type ShardFlow struct {
-	Shard int
-	// Now is Redis' clock.
-	Now time.Time
-	// Left is how many messages were claimed and not put back, ever. It only tells by
-	// its difference to what it was before.
-	Left int64
-	// Delivered are the last deliveries that consumers have told Redis, the last one
-	// first.
-	Delivered []Delivery
+	return n
 }
 
 // Delivery is a message that a consumer has said that it has. All instants but Due of a
@@ -202,36 +87,206 @@ type Delivery struct {
 // Late is how long after it was due the message was delivered.
 func (d Delivery) Late() time.Duration { return d.At.Sub(d.Due) }
 
+// BridgeStats is what a bridge says of itself. Other processes see what it has left in Redis:
+// it renews that with its entry in the register, every 15 s, and every 2 s while it has
+// something to do.
+type BridgeStats struct {
+	// ID is that of [Bridge.ID].
+	ID string `json:"id"`
+	// Until is when the bridge counts as dead, unless it renews its entry in the register
+	// before, by Redis' clock; zero where it was not read from there.
+	Until time.Time `json:"-"`
+	// At is when the report was made, by Redis' clock. It is zero where a bridge makes
+	// none, as one of an earlier release; then nothing but ID is known.
+	At time.Time `json:"at,omitzero"`
+	// Name is that of Config.Name, and Host that of the machine.
+	Name string `json:"name,omitempty"`
+	Host string `json:"host,omitempty"`
+	// Version is the release of this module.
+	Version string `json:"version,omitempty"`
+	// Started is when the bridge was made, by Redis' clock.
+	Started time.Time `json:"started,omitzero"`
+	// Shards are those that it owns.
+	Shards []int `json:"shards,omitempty"`
+	// Claimed and Settled count messages since the start, PerSecond since the report
+	// before.
+	Claimed          int64   `json:"claimed"`
+	ClaimedPerSecond float64 `json:"claimed_per_s"`
+	Settled          int64   `json:"settled"`
+	SettledPerSecond float64 `json:"settled_per_s"`
+	// PromotionLate is how long after the instant of their promotion messages were
+	// claimed in the last minute: that makes no message late, as long as it is less than
+	// its lane's TTL. ReadyLate is how long after they were due RabbitMQ had messages that
+	// went straight to the ready exchange, or back to their queue.
+	PromotionLate Percentiles `json:"promotion_late"`
+	ReadyLate     Percentiles `json:"ready_late"`
+	// LeaseExpiries counts the leases of shards that ran out while there was work: those
+	// of other bridges, which this one took over, and its own.
+	LeaseExpiries int64 `json:"lease_expiries,omitempty"`
+	// TakenIn is of the messages that the bridge has taken from the inbox since its start.
+	TakenIn TakenIn `json:"taken_in,omitzero"`
+	// Reconnects is how often a connection to RabbitMQ was made again.
+	Reconnects int64 `json:"reconnects"`
+	// WithoutID counts the messages that the bridge has taken in since its start and that
+	// came without a message-id.
+	WithoutID int64 `json:"without_id,omitempty"`
+	// Conditions are what the bridge sees to be wrong.
+	Conditions []ConditionState `json:"conditions,omitempty"`
+}
+
+// Percentiles sums up durations.
+type Percentiles struct {
+	Messages int64 `json:"messages"`
+	// P50 and P99 are in ms, rounded up by a quarter at most, and 0 without messages.
+	P50 int64 `json:"p50_ms"`
+	P99 int64 `json:"p99_ms"`
+}
+
+// TakenIn counts messages of the inbox by what became of them.
+type TakenIn struct {
+	// Parked are in Redis, Duplicates were there before, and Published went straight to
+	// the ready exchange.
+	Parked     int64 `json:"parked"`
+	Duplicates int64 `json:"duplicates"`
+	Published  int64 `json:"published"`
+	// Dropped were cancelled before, and Quarantined make no sense.
+	Dropped     int64 `json:"dropped"`
+	Quarantined int64 `json:"quarantined"`
+}
+
+// StatsOptions of [Park.Stats]. With the zero value it costs two commands for each shard and
+// two more, however much is parked.
+type StatsOptions struct {
+	// Exact counts what is there, in steps of about a millisecond, instead of going by
+	// running counts, which may be a few messages off after a crash of Redis until another
+	// bridge takes the shard. It costs a command for each two seconds of the schedule that
+	// hold a message, and one for each message that is remembered. Messages that move
+	// meanwhile may be counted twice, or not at all.
+	Exact bool
+	// Deliveries is how many deliveries are wanted of each shard, at most, and only those
+	// after Since, if that is not nil. Each costs Redis some 2 µs. There are none where
+	// ParkConfig.Remember is not that of the consumers, or less than twice
+	// ParkConfig.Window, nor any of messages that were rescheduled, or whose consumers do
+	// not ask Redis. Defaults to none.
+	Deliveries int
+	Since      *Stats
+}
+
+// Stats looks at each shard, and at who is at work.
+func (p *Park) Stats(ctx context.Context, o StatsOptions) (Stats, error) {
+	s, err := p.stats(ctx, o)
+	if err != nil {
+		return Stats{}, fmt.Errorf("look at Redis: %w", err)
+	}
+	return s, nil
+}
+
+func (p *Park) stats(ctx context.Context, o StatsOptions) (s Stats, err error) {
+	if err := p.store.Check(ctx); err != nil {
+		return Stats{}, err
+	}
+	for n := range p.config.Topology.Shards() {
+		shard, now, err := p.shardStats(ctx, n, s.Now, o)
+		if err != nil {
+			return Stats{}, fmt.Errorf("shard %d: %w", n, err)
+		}
+		s.Now, s.Shards = now, append(s.Shards, shard)
+		s.NextDue, s.OldestLate = earlier(s.NextDue, shard.NextDue), earlier(s.OldestLate, shard.OldestLate)
+	}
+	members, err := p.store.Members(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	for _, m := range members {
+		s.Bridges = append(s.Bridges, reportOf(m))
+	}
+	for i := range s.Shards {
+		s.Shards[i].Alive = slices.ContainsFunc(members, func(m store.Member) bool { return m.ID == s.Shards[i].Owner })
+	}
+	loss, err := p.store.Loss(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	s.Loss = lossOf(loss)
+	if !o.Exact {
+		return s, nil
+	}
+	if s.OldestLate, err = p.firstDue(ctx, Filter{Until: s.Now}); err != nil {
+		return Stats{}, err
+	}
+	s.NextDue, err = p.firstDue(ctx, Filter{From: s.Now})
+	return s, err
+}
+
 // deliveriesWithin is the largest part of ParkConfig.Remember that ParkConfig.Window may
 // be, so that what was delivered lately can be told from what is remembered for long.
 const deliveriesWithin = 2
 
-// Flow returns what goes through each shard, with at most that many deliveries of each, and
-// only those after what Flow returned before, if that is not nil. It costs one command per
-// shard, and Redis some 2 µs per delivery. There are no deliveries where
-// ParkConfig.Remember is not that of the consumers, or less than twice ParkConfig.Window,
-// nor any of messages that were rescheduled, or whose consumers do not ask Redis.
-func (p *Park) Flow(ctx context.Context, before []ShardFlow, most int) ([]ShardFlow, error) {
-	if err := p.store.Check(ctx); err != nil {
-		return nil, fmt.Errorf("look at the flow: %w", err)
+// shardStats goes by the instant at, or by Redis' clock if that is zero, and returns by which.
+func (p *Park) shardStats(ctx context.Context, n int, at time.Time, o StatsOptions) (s ShardStats, now time.Time, err error) {
+	found, now, err := p.store.Overview(ctx, n, at)
+	if err != nil {
+		return ShardStats{}, time.Time{}, err
+	}
+	s = ShardStats{
+		Shard: n, Owner: found.Owner, Parked: found.Parked, Promoting: found.Promoting, NextDue: found.NextDue, OldestLate: found.OldestLate,
+	}
+	var since time.Time
+	if o.Since != nil && n < len(o.Since.Shards) {
+		since = o.Since.Shards[n].now
 	}
 	if p.config.Window > p.config.Remember/deliveriesWithin {
-		most = 0
+		o.Deliveries = 0
 	}
-	flows := make([]ShardFlow, p.config.Topology.Shards())
-	for n := range flows {
-		var since time.Time
-		if n < len(before) {
-			since = before[n].Now
-		}
-		f, err := p.store.Flow(ctx, n, since, most)
+	flow, err := p.store.Flow(ctx, n, since, o.Deliveries)
+	if err != nil {
+		return ShardStats{}, time.Time{}, err
+	}
+	s.Left, s.now = flow.Left, flow.Now
+	for _, d := range flow.Delivered {
+		s.Deliveries = append(s.Deliveries, Delivery(d))
+	}
+	if o.Exact {
+		c, err := p.store.Count(ctx, n)
 		if err != nil {
-			return nil, fmt.Errorf("look at the flow of shard %d: %w", n, err)
+			return ShardStats{}, time.Time{}, err
 		}
-		flows[n] = ShardFlow{Shard: n, Now: f.Now, Left: f.Left}
-		for _, d := range f.Delivered {
-			flows[n].Delivered = append(flows[n].Delivered, Delivery(d))
-		}
+		s.Owner, s.Parked, s.Promoting = c.Owner, c.Parked, c.Promoting
+		s.InLane, s.Due, s.Cancelled, s.Delivered, s.Moved = c.InLane, c.Due, c.Cancelled, c.Delivered, c.Moved
 	}
-	return flows, nil
+	return s, now, nil
+}
+
+// firstDue returns when the first message is due that a filter lets through.
+func (p *Park) firstDue(ctx context.Context, f Filter) (due time.Time, err error) {
+	err = p.list(ctx, f, func(e MessageState) bool {
+		due = e.Due
+		return false
+	})
+	return due, err
+}
+
+// earlier returns the earlier one; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// reportOf reads what a bridge has written. What another release has written in another way
+// is as good as nothing.
+func reportOf(m store.Member) BridgeStats {
+	var w written
+	if json.Unmarshal([]byte(m.Report), &w) != nil {
+		return BridgeStats{ID: m.ID, Until: m.Until}
+	}
+	w.ID, w.Until, w.At, w.Started = m.ID, m.Until, m.At, m.At.Add(-time.Duration(w.UpMS)*time.Millisecond)
+	return w.BridgeStats
+}
+
+// written is a report as Redis keeps it: the bridge does not say what time it is.
+type written struct {
+	BridgeStats
+	UpMS int64 `json:"up_ms"`
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// glanceAgrees checks that the running counts are what there is when it is counted, which
+// statsAgree checks that the running counts are what there is when it is counted, which
 // takes a moment in which nothing moves.
-func (b *bench) glanceAgrees(t *testing.T) redisbridge.Glance {
+func (b *bench) statsAgree(t *testing.T) redisbridge.Stats {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		counted, err := b.park.Count(t.Context())
+		counted, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := b.park.Glance(t.Context())
+		g, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,22 +43,22 @@ func (b *bench) glanceAgrees(t *testing.T) redisbridge.Glance {
 	}
 }
 
-func TestGlance(t *testing.T) {
+func TestStats(t *testing.T) {
 	t.Parallel()
 	const n = 120
 	b := newBench(t, short())
 	for i := range 20 {
 		b.parkOne(t, fmt.Sprint("first-", i), message.After(24*time.Hour))
 	}
-	g := b.glanceAgrees(t)
-	first := g.Parked() // parked by the bench
-	if !g.OldestLate().IsZero() || len(g.Bridges) != 0 || g.NextDue().Sub(g.Now) < 23*time.Hour {
+	g := b.statsAgree(t)
+	first := g.TotalParked() // parked by the bench
+	if !g.OldestLate.IsZero() || len(g.Bridges) != 0 || g.NextDue.Sub(g.Now) < 23*time.Hour {
 		t.Errorf("little parked: got %+v", g)
 	}
 	tickets := b.parkAtOnce(t, n, func(i int) message.When { return message.After(time.Hour + time.Duration(i)*time.Second) })
 	b.parkAtOnce(t, n, func(i int) message.When { return message.After(time.Hour + time.Duration(i)*time.Second) }) // repetitions
-	if g := b.glanceAgrees(t); g.Parked() != first+n || !g.NextDue().Equal(tickets[0].Due) {
-		t.Errorf("%d parked, next due %v; want %d, %v", g.Parked(), g.NextDue(), first+n, tickets[0].Due)
+	if g := b.statsAgree(t); g.TotalParked() != first+n || !g.NextDue.Equal(tickets[0].Due) {
+		t.Errorf("%d parked, next due %v; want %d, %v", g.TotalParked(), g.NextDue, first+n, tickets[0].Due)
 	}
 	for i := range n {
 		id := fmt.Sprint("m-", i)
@@ -73,26 +73,26 @@ func TestGlance(t *testing.T) {
 			}
 		}
 	}
-	g = b.glanceAgrees(t)
-	if g.Parked() != first+n*2/3 || g.Shards[0].Owner != "" || g.Shards[0].Alive {
+	g = b.statsAgree(t)
+	if g.TotalParked() != first+n*2/3 || g.Shards[0].Owner != "" || g.Shards[0].Alive {
 		t.Errorf("got %+v, want %d parked and no owner", g, first+n*2/3)
 	}
-	for deadline := time.Now().Add(patience); g.OldestLate().IsZero(); g = b.glanceAgrees(t) {
+	for deadline := time.Now().Add(patience); g.OldestLate.IsZero(); g = b.statsAgree(t) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing is late without a bridge: %+v", g)
 		}
 	}
-	if g.Now.Before(g.OldestLate()) || g.NextDue().Before(g.Now) {
-		t.Errorf("late since %v, next due %v, at %v", g.OldestLate(), g.NextDue(), g.Now)
+	if g.Now.Before(g.OldestLate) || g.NextDue.Before(g.Now) {
+		t.Errorf("late since %v, next due %v, at %v", g.OldestLate, g.NextDue, g.Now)
 	}
 	b.run(t, nil)
 	b.arrivals.await(t, n/3, patience)
-	for deadline := time.Now().Add(patience); g.Parked() != first+n/3 || g.Shards[0].Promoting != 0; g = b.glanceAgrees(t) {
+	for deadline := time.Now().Add(patience); g.TotalParked() != first+n/3 || g.Shards[0].Promoting != 0; g = b.statsAgree(t) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %+v, want %d parked", g, first+n/3)
 		}
 	}
-	if len(g.Bridges) != 1 || g.Shards[0].Owner != g.Bridges[0] || !g.Shards[0].Alive || !g.OldestLate().IsZero() || !g.NextDue().Equal(tickets[2].Due) {
+	if len(g.Bridges) != 1 || g.Shards[0].Owner != g.Bridges[0].ID || !g.Shards[0].Alive || !g.OldestLate.IsZero() || !g.NextDue.Equal(tickets[2].Due) {
 		t.Errorf("with a bridge: got %+v, want %v to be next", g, tickets[2].Due)
 	}
 }
@@ -120,7 +120,7 @@ func (o *onceAnswered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 }
 
 // What becomes due between the looks at two shards is due later, in all that is said of it.
-func TestGlanceIsOfOneInstant(t *testing.T) {
+func TestStatsAreOfOneInstant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
 	id := "m"
@@ -129,15 +129,15 @@ func TestGlanceIsOfOneInstant(t *testing.T) {
 	}
 	due := b.parkOne(t, id, message.After(3*time.Second))
 	b.client.AddHook(&onceAnswered{do: func() { <-time.After(time.Until(due) + 100*time.Millisecond) }})
-	g, err := b.park.Glance(t.Context())
+	g, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !g.Now.Before(due) {
 		t.Fatalf("looked at %v, after what is due at %v", g.Now, due)
 	}
-	if !g.OldestLate().IsZero() || !g.NextDue().Equal(due) {
-		t.Errorf("at %v: late since %v, next due %v, want %v", g.Now, g.OldestLate(), g.NextDue(), due)
+	if !g.OldestLate.IsZero() || !g.NextDue.Equal(due) {
+		t.Errorf("at %v: late since %v, next due %v, want %v", g.Now, g.OldestLate, g.NextDue, due)
 	}
 }
 
@@ -152,20 +152,37 @@ func TestNextOwnerCountsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if g, err := b.park.Glance(t.Context()); err != nil || g.Parked() < 8 {
+	if g, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{}); err != nil || g.TotalParked() < 8 {
 		t.Fatalf("got %+v, %v; want it wrong", g, err)
 	}
 	b.run(t, nil)
 	for deadline := time.Now().Add(patience); ; {
-		g, err := b.park.Glance(t.Context())
+		g, err := b.park.Stats(t.Context(), redisbridge.StatsOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.Parked() == 1 && g.Shards[0].Alive {
+		if g.TotalParked() == 1 && g.Shards[0].Alive {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("got %+v, want 1 parked", g)
 		}
 	}
+}
+
+// bridgesOf returns the bridges alive.
+func bridgesOf(ctx context.Context, park *redisbridge.Park) ([]redisbridge.BridgeStats, error) {
+	s, err := park.Stats(ctx, redisbridge.StatsOptions{})
+	return s.Bridges, err
+}
+
+// flowOf returns what goes through the shards, with up to most deliveries after what it
+// returned before.
+func flowOf(ctx context.Context, park *redisbridge.Park, before []redisbridge.ShardStats, most int) ([]redisbridge.ShardStats, error) {
+	o := redisbridge.StatsOptions{Deliveries: most}
+	if before != nil {
+		o.Since = &redisbridge.Stats{Shards: before}
+	}
+	s, err := park.Stats(ctx, o)
+	return s.Shards, err
 }

@@ -163,7 +163,7 @@ func TestBridgeThatMayNotShowGoesOn(t *testing.T) {
 func TestShowNever(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
-	b.run(t, func(c *redisbridge.Config) { c.ShowEvery = redisbridge.ShowNever })
+	b.run(t, func(c *redisbridge.Config) { c.ShowEvery = -1 })
 	b.parkOne(t, "one", message.After(200*time.Millisecond))
 	b.arrivals.awaitID(t, "one")
 	if shown := b.shown(t); len(shown) > 0 {

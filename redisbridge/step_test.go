@@ -24,7 +24,7 @@ func TestObserveEachStep(t *testing.T) {
 			steps.note(step, id, fmt.Sprintf("%v %q held %v", step, path, held))
 		}
 	})
-	lane, ready := message.PathLane("1s"), message.PathParkedReady
+	lane, ready := message.Path("parked, then lane 1s"), message.PathParkedReady
 	b.parkOne(t, "by lane", message.After(1200*time.Millisecond))
 	b.parkOne(t, "to ready", message.After(300*time.Millisecond))
 	for range 2 {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // argAbout is an argument of every queue and exchange that says, to who looks at it in
@@ -29,12 +31,12 @@ func described(args amqp.Table, about string) amqp.Table {
 // it does (waitingQueues).
 
 func (t *Topology) aboutTier(ttl time.Duration, leadsTo string) string {
-	return fmt.Sprintf("A tier: each message stays for exactly %s and then leaves by itself to %s. Do not consume from it.", TTLName(ttl), leadsTo)
+	return fmt.Sprintf("A tier: each message stays for exactly %s and then leaves by itself to %s. Do not consume from it.", wire.TTLName(ttl), leadsTo)
 }
 
 func (t *Topology) aboutLane(ttl time.Duration, shard int, leadsTo string) string {
 	return fmt.Sprintf("A lane: messages that were parked in Redis (shard %d) spend their last %s here, or what is left of it, and then leave by themselves to %s. Do not consume from it.",
-		shard, TTLName(ttl), leadsTo)
+		shard, wire.TTLName(ttl), leadsTo)
 }
 
 func (t *Topology) aboutInbox() string {

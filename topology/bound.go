@@ -89,7 +89,7 @@ func (p *planner) planOutward(ctx context.Context, t *Topology) error {
 }
 
 func (t *Topology) describes(i id) bool {
-	if i.kind == KindQueue {
+	if i.kind == kindQueue {
 		return slices.ContainsFunc(t.Queues(), func(q Queue) bool { return q.Name == i.name })
 	}
 	return slices.ContainsFunc(t.Exchanges(), func(x Exchange) bool { return x.Name == i.name })

@@ -125,7 +125,7 @@ func TestOverrides(t *testing.T) {
 	b.policyShows(t, tier.Name)
 	drifts, err := b.Overrides(t.Context(), b.management)
 	want := `operator policy "for-` + tier.Name + `": message-ttl 500 instead of 30000, queues: 1`
-	if got := topology.Overridden(drifts); err != nil || len(drifts) != 1 || got != want {
+	if got := b.Overridden(drifts); err != nil || len(drifts) != 1 || got != want {
 		t.Errorf("got %q of %v, %v; want %q", got, drifts, err, want)
 	}
 }

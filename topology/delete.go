@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,21 +30,17 @@ type DeleteOptions struct {
 	Check func(context.Context) error
 }
 
-// HeldQueue is a queue that is not empty.
-type HeldQueue struct {
-	Name     string
-	Messages int // ready, unacknowledged, and dead letters not confirmed yet
-}
-
 // HeldError says which queues hold messages, though their loss was not agreed to.
 type HeldError struct {
-	Queues []HeldQueue
+	// Queues has how many each holds: ready, unacknowledged, and dead letters not confirmed
+	// yet.
+	Queues map[string]int
 }
 
 func (e *HeldError) Error() string {
-	counts := make([]string, len(e.Queues))
-	for i, q := range e.Queues {
-		counts[i] = fmt.Sprintf("queue %s still holds messages (%d)", q.Name, q.Messages)
+	var counts []string
+	for _, name := range slices.Sorted(maps.Keys(e.Queues)) {
+		counts = append(counts, fmt.Sprintf("queue %s still holds messages (%d)", name, e.Queues[name]))
 	}
 	return strings.Join(counts, ", ") + ": drain it, or name it to lose them"
 }
@@ -144,7 +141,7 @@ func (d *deletion) look(ctx context.Context) (unknown []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var held []HeldQueue
+	held := map[string]int{}
 	for _, name := range d.queues {
 		n, err := d.ready(ctx, name)
 		if err != nil {
@@ -158,12 +155,12 @@ func (d *deletion) look(ctx context.Context) (unknown []string, err error) {
 		case d.givenUp(name):
 			d.lost[name] = n
 		case n > 0:
-			held = append(held, HeldQueue{name, n})
+			held[name] = n
 		case exists && q.Messages == nil:
 			unknown = append(unknown, name)
 		}
 	}
-	if held != nil {
+	if len(held) > 0 {
 		return nil, &HeldError{held}
 	}
 	return unknown, nil
@@ -292,7 +289,7 @@ func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 		}
 		for _, b := range bindings {
 			if b.Source == name {
-				d.deleted(KindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+				d.deleted(kindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
 			}
 		}
 	}
@@ -302,7 +299,7 @@ func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 func (d *deletion) givenUp(queue string) bool { return slices.Contains(d.options.WithMessages, queue) }
 
 func (d *deletion) deleted(kind, name, details string) {
-	d.changes = append(d.changes, Change{ActionDelete, kind, name, details})
+	d.changes = append(d.changes, Change{actionDelete, kind, name, details})
 }
 
 func (d *deletion) deleteExchange(ctx context.Context, name string) error {
@@ -315,7 +312,7 @@ func (d *deletion) deleteExchange(ctx context.Context, name string) error {
 		return fmt.Errorf("exchange %s: %w", name, err)
 	}
 	delete(d.exchanges, name)
-	d.deleted(KindExchange, name, x.Type)
+	d.deleted(kindExchange, name, x.Type)
 	return nil
 }
 
@@ -330,7 +327,7 @@ func (d *deletion) deleteQueue(ctx context.Context, name string) error {
 		return err
 	}
 	if n > 0 && !d.givenUp(name) {
-		return fmt.Errorf("some of it is deleted already: %w", &HeldError{[]HeldQueue{{name, n}}})
+		return fmt.Errorf("some of it is deleted already: %w", &HeldError{map[string]int{name: n}})
 	}
 	err = d.session.do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDelete(name, false, false, false)
@@ -343,6 +340,6 @@ func (d *deletion) deleteQueue(ctx context.Context, name string) error {
 	if n = max(n, d.lost[name]); n > 0 {
 		details = fmt.Sprintf("with %d messages", n)
 	}
-	d.deleted(KindQueue, name, details)
+	d.deleted(kindQueue, name, details)
 	return nil
 }

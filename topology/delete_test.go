@@ -3,6 +3,7 @@ package topology_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func (b *bench) refused(t *testing.T, queue string, changes []topology.Change, e
 	if !errors.As(err, &held) || len(changes) != 0 {
 		t.Fatalf("deleted %v, error %v, want a HeldError", changes, err)
 	}
-	if want := []topology.HeldQueue{{Name: queue, Messages: 1}}; !slices.Equal(held.Queues, want) {
+	if want := (map[string]int{queue: 1}); !maps.Equal(held.Queues, want) {
 		t.Errorf("held by %v, want %v", held.Queues, want)
 	}
 	for _, want := range []string{"nothing was deleted", "queue " + queue + " still holds messages (1)", "name it to lose them"} {

@@ -36,9 +36,9 @@ func (b Binding) name() string { return b.Source + " -> " + b.Destination }
 
 func (b Binding) destination() id {
 	if b.ToExchange {
-		return id{KindExchange, b.Destination}
+		return id{kindExchange, b.Destination}
 	}
-	return id{KindQueue, b.Destination}
+	return id{kindQueue, b.Destination}
 }
 
 func (b Binding) details() string { return bindingDetails(b.Key, b.Args) }

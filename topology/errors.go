@@ -24,7 +24,7 @@ var (
 // MismatchError says that an entity of that name exists, but is another one.
 // Arguments cannot be changed, and the broker names only the first that differs.
 type MismatchError struct {
-	Kind     string // KindExchange or KindQueue
+	Kind     string // kindExchange or kindQueue
 	Name     string
 	Argument string // such as x-message-ttl, durable or type
 	Found    string // "none" where the argument is absent, "" where the broker's answer was cut off

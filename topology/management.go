@@ -97,7 +97,7 @@ type brokerExchange struct {
 type brokerBinding struct {
 	Source          string         `json:"source"`
 	Destination     string         `json:"destination"`
-	DestinationType string         `json:"destination_type"` // KindExchange or KindQueue
+	DestinationType string         `json:"destination_type"` // kindExchange or kindQueue
 	RoutingKey      string         `json:"routing_key"`
 	PropertiesKey   string         `json:"properties_key"` // of key and arguments, in the binding's address
 	Arguments       map[string]any `json:"arguments"`

@@ -32,7 +32,7 @@ func (t *Topology) Overrides(ctx context.Context, m *Management) ([]Drift, error
 }
 
 // Overridden sums up what [Topology.Overrides] has found, on one line.
-func Overridden(drifts []Drift) string {
+func (t *Topology) Overridden(drifts []Drift) string {
 	var by, fields, queues []string
 	add := func(list *[]string, text string) {
 		if text != "" && !slices.Contains(*list, text) {

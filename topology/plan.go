@@ -11,19 +11,19 @@ import (
 
 // What a [Change] does, and to what.
 const (
-	ActionCreate = "create"
-	ActionDelete = "delete"
+	actionCreate = "create"
+	actionDelete = "delete"
 
-	KindExchange = "exchange"
-	KindQueue    = "queue"
-	KindBinding  = "binding"
+	kindExchange = "exchange"
+	kindQueue    = "queue"
+	kindBinding  = "binding"
 )
 
 // Change is one step from what a broker has to what is described, or back.
 type Change struct {
-	Action  string `json:"action"`
-	Kind    string `json:"kind"`
-	Name    string `json:"name"` // of a binding: source -> destination
+	Action  string `json:"action"` // create or delete
+	Kind    string `json:"kind"`   // exchange, queue or binding
+	Name    string `json:"name"`   // of a binding: source -> destination
 	Details string `json:"details"`
 }
 
@@ -63,8 +63,8 @@ func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
 		return nil, err
 	}
 	for _, b := range append(t.Bindings(), t.outward...) {
-		if p.created[id{KindExchange, b.Source}] || p.created[b.destination()] {
-			p.create(id{KindBinding, b.name()}, b.details())
+		if p.created[id{kindExchange, b.Source}] || p.created[b.destination()] {
+			p.create(id{kindBinding, b.name()}, b.details())
 		}
 	}
 	return p.changes, p.faults.join()
@@ -91,7 +91,7 @@ type id struct{ kind, name string }
 
 func (p *planner) create(i id, details string) {
 	p.created[i] = true
-	p.changes = append(p.changes, Change{ActionCreate, i.kind, i.name, details})
+	p.changes = append(p.changes, Change{actionCreate, i.kind, i.name, details})
 }
 
 func (p *planner) exchange(ctx context.Context, x Exchange) error {
@@ -105,7 +105,7 @@ func (p *planner) exchange(ctx context.Context, x Exchange) error {
 	err = p.session.do(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeUnbind(x.Name, noSuchBinding, x.Name, false, nil)
 	})
-	return p.note(id{KindExchange, x.Name}, "write or read", x.property, err)
+	return p.note(id{kindExchange, x.Name}, "write or read", x.property, err)
 }
 
 // entity is what exchanges and queues have in common.
@@ -120,7 +120,7 @@ type entity struct {
 
 func (q Queue) entity() entity {
 	return entity{
-		id: id{KindQueue, q.Name}, details: details(q.Args), wanted: q.property,
+		id: id{kindQueue, q.Name}, details: details(q.Args), wanted: q.property,
 		find: func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
 			return err
@@ -136,7 +136,7 @@ func (q Queue) entity() entity {
 
 func (x Exchange) entity() entity {
 	return entity{
-		id: id{KindExchange, x.Name}, details: x.details(), wanted: x.property,
+		id: id{kindExchange, x.Name}, details: x.details(), wanted: x.property,
 		find: func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclarePassive(x.Name, x.Kind, true, false, false, false, nil)
 		},

@@ -89,7 +89,7 @@ func (r *repair) entity(ctx context.Context, e entity) error {
 
 // bind makes a binding, or removes it.
 func (r *repair) bind(ctx context.Context, b Binding, operation func(*amqp.Channel) error) error {
-	if r.denied && !r.created[id{KindExchange, b.Source}] && !r.created[b.destination()] {
+	if r.denied && !r.created[id{kindExchange, b.Source}] && !r.created[b.destination()] {
 		return nil
 	}
 	err := r.session.do(ctx, operation)
@@ -98,5 +98,5 @@ func (r *repair) bind(ctx context.Context, b Binding, operation func(*amqp.Chann
 		return nil
 	}
 	r.denied = r.denied || answered(err, amqp.AccessRefused)
-	return r.note(id{KindBinding, b.name()}, "write or read", func(string) string { return none }, err)
+	return r.note(id{kindBinding, b.name()}, "write or read", func(string) string { return none }, err)
 }

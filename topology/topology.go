@@ -33,6 +33,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // Defaults of [Config].
@@ -44,11 +46,11 @@ const (
 
 // Limits of [Config].
 const (
-	// MaxTTL is the longest TTL of a tier. The broker's own limit for
+	// maxTTL is the longest TTL of a tier. The broker's own limit for
 	// x-message-ttl is 2^32-1 ms on the oldest version served (3.10).
-	MaxTTL = time.Duration(1<<32-1) * time.Millisecond
-	// MaxShards bounds the number of lanes, each of which is a quorum queue.
-	MaxShards = 64
+	maxTTL = time.Duration(1<<32-1) * time.Millisecond
+	// maxShards bounds the number of lanes, each of which is a quorum queue.
+	maxShards = 64
 	maxName   = 100 // of a prefix or an entry
 	reserved  = "amq"
 )
@@ -79,7 +81,7 @@ type Config struct {
 	// cancellable in Redis for longer. Defaults to a minute.
 	Lead time.Duration
 	// Shards is the number of lanes per tier and of shards in Redis. It must
-	// be the same for all bridges and producers of one prefix. 1 to MaxShards.
+	// be the same for all bridges and producers of one prefix. 1 to 64.
 	// Defaults to 4.
 	Shards int
 	// Entries are the entry exchanges beside the default one, in any order.
@@ -144,8 +146,8 @@ func New(c Config) (*Topology, error) {
 			fault("topology: tier %v: a TTL must be longer than 0", ttl)
 		case ttl%time.Millisecond != 0:
 			fault("topology: tier %v: a TTL is a whole number of milliseconds", ttl)
-		case ttl > MaxTTL:
-			fault("topology: tier %v: the longest TTL is %v; longer delays wait in Redis", ttl, MaxTTL)
+		case ttl > maxTTL:
+			fault("topology: tier %v: the longest TTL is %v; longer delays wait in Redis", ttl, maxTTL)
 		case i > 0 && ttl == ttls[i-1]:
 			fault("topology: tier %v is listed twice", ttl)
 		}
@@ -155,8 +157,8 @@ func New(c Config) (*Topology, error) {
 	} else if c.Lead < ttls[0] {
 		fault("topology: lead %v is shorter than the smallest tier %v, so no message could be promoted into a lane: raise the lead or add a tier", c.Lead, ttls[0])
 	}
-	if c.Shards < 1 || c.Shards > MaxShards {
-		fault("topology: %d shards: use 1 to %d", c.Shards, MaxShards)
+	if c.Shards < 1 || c.Shards > maxShards {
+		fault("topology: %d shards: use 1 to %d", c.Shards, maxShards)
 	}
 	entries, wrong := checkEntries(c.Entries)
 	if err := errors.Join(append(faults, wrong...)...); err != nil {
@@ -251,7 +253,7 @@ func (t *Topology) Leads() []time.Duration {
 // Lane names the queue, and the exchange before it, that a shard's promoted
 // messages enter ttl before they are due. ttl must be one of [Topology.Leads].
 func (t *Topology) Lane(ttl time.Duration, shard int) string {
-	return t.name("lane", TTLName(ttl), strconv.Itoa(shard))
+	return t.name("lane", wire.TTLName(ttl), strconv.Itoa(shard))
 }
 
 // LaneOf is the lane for messages of an entry; "" is the default one. Those of all
@@ -260,15 +262,15 @@ func (t *Topology) LaneOf(entry string, ttl time.Duration, shard int) string {
 	if entry == "" {
 		return t.Lane(ttl, shard)
 	}
-	return t.name("lane", TTLName(ttl), strconv.Itoa(shard), ofEntries)
+	return t.name("lane", wire.TTLName(ttl), strconv.Itoa(shard), ofEntries)
 }
 
 // tierOf names the tier for messages of an entry, likewise.
 func (t *Topology) tierOf(entry string, ttl time.Duration) string {
 	if entry == "" {
-		return t.name("tier", TTLName(ttl))
+		return t.name("tier", wire.TTLName(ttl))
 	}
-	return t.name("tier", TTLName(ttl), ofEntries)
+	return t.name("tier", wire.TTLName(ttl), ofEntries)
 }
 
 // ofEntries ends the names of the tiers and lanes that the entries beside the

@@ -12,8 +12,10 @@ import (
 
 // Drift is one difference between what is described and what a broker goes by.
 type Drift struct {
-	Kind     string `json:"kind"` // KindExchange, KindQueue or KindBinding
-	Name     string `json:"name"` // of a binding: source -> destination
+	Kind string `json:"kind"` // exchange, queue or binding
+	Name string `json:"name"` // of a binding: source -> destination
+	// Field is the property that differs; or existence, consumers, of a queue that messages
+	// are to leave when they are due, or statistics, without which policies do not show.
 	Field    string `json:"field"`
 	Expected string `json:"expected"`
 	Found    string `json:"found"`
@@ -30,9 +32,9 @@ type Drift struct {
 
 // What Field, Expected and Found say where it is not a property that differs.
 const (
-	FieldExistence  = "existence"
-	FieldConsumers  = "consumers"  // of a queue that messages are to leave when they are due
-	FieldStatistics = "statistics" // without which policies do not show
+	fieldExistence  = "existence"
+	fieldConsumers  = "consumers"
+	fieldStatistics = "statistics"
 	present         = "present"
 	absent          = "absent"
 )
@@ -51,13 +53,13 @@ const (
 )
 
 // Surplus reports whether d is something that is there and should not be.
-func (d Drift) Surplus() bool { return d.Field == FieldExistence && d.Expected == absent }
+func (d Drift) Surplus() bool { return d.Field == fieldExistence && d.Expected == absent }
 
 // Missing reports whether d is something that should be there and is not.
-func (d Drift) Missing() bool { return d.Field == FieldExistence && d.Found == absent }
+func (d Drift) Missing() bool { return d.Field == fieldExistence && d.Found == absent }
 
 func surplus(kind, name, found, remedy string) Drift {
-	return Drift{Kind: kind, Name: name, Field: FieldExistence, Expected: absent, Found: found, Remedy: remedy}
+	return Drift{Kind: kind, Name: name, Field: fieldExistence, Expected: absent, Found: found, Remedy: remedy}
 }
 
 // Verify compares the broker's effective state with the description: which
@@ -91,27 +93,27 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 		drifts = append(drifts, q.compare(found, ok)...)
 		if ok && found.Consumers > 0 && t.waits(q.Name) {
 			drifts = append(drifts, Drift{
-				Kind: KindQueue, Name: q.Name, Field: FieldConsumers, Expected: "0", Found: strconv.Itoa(found.Consumers),
+				Kind: kindQueue, Name: q.Name, Field: fieldConsumers, Expected: "0", Found: strconv.Itoa(found.Consumers),
 				Remedy: "stop the consumer: it takes messages before they are due",
 			})
 		}
 	}
 	for _, name := range t.leftovers(queues) {
-		drifts = append(drifts, surplus(KindQueue, name, present,
+		drifts = append(drifts, surplus(kindQueue, name, present,
 			"left by another configuration: let its messages run off, then delete it"))
 	}
 	wider := t.withLeftEntries(exchanges)
 	for _, e := range wider.entries[len(t.entries):] {
 		for _, name := range []string{t.ReadyExchangeOf(e.Name), t.EntryExchangeOf(e.Name)} {
 			if _, ok := exchanges[name]; ok {
-				drifts = append(drifts, surplus(KindExchange, name, present, remedyEntry))
+				drifts = append(drifts, surplus(kindExchange, name, present, remedyEntry))
 			}
 		}
 	}
 	if len(t.entries) == 0 {
 		for _, x := range t.dueExchanges() {
 			if _, ok := exchanges[x.Name]; ok {
-				drifts = append(drifts, surplus(KindExchange, x.Name, present, remedyEntry))
+				drifts = append(drifts, surplus(kindExchange, x.Name, present, remedyEntry))
 			}
 		}
 	}
@@ -176,9 +178,9 @@ func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
 }
 
 func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
-	c := comparison{kind: KindExchange, name: x.Name}
+	c := comparison{kind: kindExchange, name: x.Name}
 	if !ok {
-		c.differ(FieldExistence, present, absent, remedyApply)
+		c.differ(fieldExistence, present, absent, remedyApply)
 		return c.drifts
 	}
 	c.equal("type", x.Kind, found.Type)
@@ -190,9 +192,9 @@ func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
 }
 
 func (q Queue) compare(found brokerQueue, ok bool) []Drift {
-	c := comparison{kind: KindQueue, name: q.Name}
+	c := comparison{kind: kindQueue, name: q.Name}
 	if !ok {
-		c.differ(FieldExistence, present, absent, remedyApply)
+		c.differ(fieldExistence, present, absent, remedyApply)
 		return c.drifts
 	}
 	c.equal("type", q.Args[argQueueType], found.Type)
@@ -201,7 +203,7 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 	c.equal("exclusive", false, found.Exclusive)
 	c.arguments(q.Args, found.Arguments)
 	if found.EffectivePolicy == nil {
-		c.differ(FieldStatistics, present, absent,
+		c.differ(fieldStatistics, present, absent,
 			"the management API knows neither policies nor messages of it: is its leader up, and is the collection of statistics on?")
 		return c.drifts
 	}
@@ -210,7 +212,7 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 
 // overrides are the differences that policies make.
 func (q Queue) overrides(found brokerQueue) []Drift {
-	c := comparison{kind: KindQueue, name: q.Name}
+	c := comparison{kind: kindQueue, name: q.Name}
 	for _, g := range governed {
 		policy, set := found.EffectivePolicy[g.name]
 		wanted, described := q.Args["x-"+g.name]

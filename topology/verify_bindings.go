@@ -32,25 +32,25 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 		// Without its ends it is reported by them.
 		if from && to && !found[b.key()] {
 			drifts = append(drifts, Drift{
-				Kind: KindBinding, Name: b.name(), Field: FieldExistence, Expected: b.details(), Found: absent, Remedy: remedyApply,
+				Kind: kindBinding, Name: b.name(), Field: fieldExistence, Expected: b.details(), Found: absent, Remedy: remedyApply,
 			})
 		}
 	}
 	for _, x := range wider.Exchanges() {
-		ours[id{KindExchange, x.Name}] = true
+		ours[id{kindExchange, x.Name}] = true
 	}
 	for _, e := range wider.allEntries() {
-		ours[id{KindExchange, t.ReadyExchangeOf(e.Name)}] = false
+		ours[id{kindExchange, t.ReadyExchangeOf(e.Name)}] = false
 	}
-	ours[id{KindExchange, t.RetryExchange()}] = false
+	ours[id{kindExchange, t.RetryExchange()}] = false
 	for _, q := range t.Queues() {
-		ours[id{KindQueue, q.Name}] = true
+		ours[id{kindQueue, q.Name}] = true
 	}
 	for _, b := range bindings {
-		from, to := id{KindExchange, b.Source}, id{KindQueue, b.Destination}
-		intoQueue := b.DestinationType == KindQueue && b.Source != "" && ours[to]
+		from, to := id{kindExchange, b.Source}, id{kindQueue, b.Destination}
+		intoQueue := b.DestinationType == kindQueue && b.Source != "" && ours[to]
 		if (ours[from] || intoQueue) && !described[b.key()] {
-			d := surplus(KindBinding, b.Source+" -> "+b.Destination,
+			d := surplus(kindBinding, b.Source+" -> "+b.Destination,
 				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way")
 			d.Path = b.path()
 			if bypasses[b.key()] {
@@ -79,7 +79,7 @@ func (b brokerBinding) key() bindingKey {
 // path is that of the binding below /api, with {vhost} for the virtual host.
 func (b brokerBinding) path() string {
 	destination := "q"
-	if b.DestinationType == KindExchange {
+	if b.DestinationType == kindExchange {
 		destination = "e"
 	}
 	return strings.Join([]string{

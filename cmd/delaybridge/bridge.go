@@ -61,7 +61,7 @@ and whenever one is deleted. A user without the configure permission needs
 		case *showEvery < 0:
 			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", *showEvery))
 		case *showEvery == 0:
-			c.ShowEvery = redisbridge.ShowNever
+			c.ShowEvery = -1
 		}
 		if err := service.listen(cmd.Context(), c.Logger); err != nil {
 			return err

@@ -83,8 +83,11 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if count > 0 && c.Prefetch == 0 {
 			c.Prefetch = c.Concurrency // the messages beyond belong to others
 		}
-		if c.Retry.Jitter == 0 {
-			c.Retry.Jitter = consumer.NoJitter
+		switch {
+		case c.Retry.Jitter < 0:
+			return usage(fmt.Errorf("--retry-jitter %v: use 0 to 1", c.Retry.Jitter))
+		case c.Retry.Jitter == 0:
+			c.Retry.Jitter = -1
 		}
 		if c.OrderBy, err = parseOrderBy(*orderBy); err != nil {
 			return usage(err)

@@ -35,12 +35,12 @@ func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Pa
 			return nil, nil, errors.Join(err, client.Close())
 		}
 	}
-	var owner redisbridge.Owner
+	of := ""
 	if use.parks {
-		owner, _ = redisbridge.OwnerOf(c.AMQPURL) // who connects to it says what is wrong with it
+		of = c.AMQPURL
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
-		Client: client, Owner: owner, Topology: c.Topology, Window: c.DedupeWindow, Remember: c.Remember, Tombstones: c.Tombstones,
+		Client: client, AMQPURL: of, Topology: c.Topology, Window: c.DedupeWindow, Remember: c.Remember, Tombstones: c.Tombstones,
 		TracerProvider: use.provider,
 	})
 	if err != nil {

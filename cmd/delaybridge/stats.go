@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -132,7 +133,9 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 	s := statistics{At: time.Now().UTC().Truncate(time.Millisecond)}
 	shown := a.newWorking("counting in Redis")
 	defer shown.clear()
-	counts, redisErr := inTime(ctx, within, "Redis", park.Count)
+	counts, redisErr := inTime(ctx, within, "Redis", func(ctx context.Context) (redisbridge.Stats, error) {
+		return park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
+	})
 	if redisErr == nil {
 		s.Redis = newRedisStats(counts)
 	}
@@ -193,19 +196,21 @@ func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
 func byTTL(counts map[time.Duration]int) []queueStats {
 	list := make([]queueStats, 0, len(counts))
 	for _, ttl := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, queueStats{topology.TTLName(ttl), counts[ttl]})
+		list = append(list, queueStats{wire.TTLName(ttl), counts[ttl]})
 	}
 	return list
 }
 
-func newRedisStats(c redisbridge.Counts) *redisStats {
-	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: append([]string{}, c.Bridges...), ByLane: []laneCount{}}
+func newRedisStats(c redisbridge.Stats) *redisStats {
+	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: []string{}, ByLane: []laneCount{}}
 	lanes := map[time.Duration]int{}
+	for _, b := range c.Bridges {
+		s.Bridges = append(s.Bridges, b.ID)
+	}
 	for _, shard := range c.Shards {
-		parked := 0
+		parked := shard.TotalParked()
 		for lane, n := range shard.Parked {
 			lanes[lane] += n
-			parked += n
 		}
 		s.Parked += parked
 		s.Promoting += shard.Promoting
@@ -217,7 +222,7 @@ func newRedisStats(c redisbridge.Counts) *redisStats {
 		s.Shards = append(s.Shards, shardStats{shard.Shard, shard.Owner, parked})
 	}
 	for _, lane := range slices.Sorted(maps.Keys(lanes)) {
-		s.ByLane = append(s.ByLane, laneCount{topology.TTLName(lane), lanes[lane]})
+		s.ByLane = append(s.ByLane, laneCount{wire.TTLName(lane), lanes[lane]})
 	}
 	return s
 }

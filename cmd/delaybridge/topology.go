@@ -170,27 +170,19 @@ everything back.`, topology.SettleTime),
 // tell.
 func (a *app) nothingParked(ctx context.Context) error {
 	return a.withPark(func(park *redisbridge.Park, _ config) error {
-		counts, err := park.Count(ctx)
+		stats, err := park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
 		if err != nil {
 			return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)
 		}
-		if n := waiting(counts); n > 0 {
+		n := 0
+		for _, shard := range stats.Shards {
+			n += shard.Waiting()
+		}
+		if n > 0 {
 			return fmt.Errorf("messages are parked in Redis (%d): let them come out, cancel them, or leave them there (--with-parked)", n)
 		}
 		return nil
 	})
-}
-
-// waiting is how many messages are parked or being promoted.
-func waiting(counts redisbridge.Counts) int {
-	n := 0
-	for _, shard := range counts.Shards {
-		n += shard.Promoting
-		for _, parked := range shard.Parked {
-			n += parked
-		}
-	}
-	return n
 }
 
 // printChanges prints changes, or for people what it means that there are none.

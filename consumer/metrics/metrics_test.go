@@ -22,7 +22,7 @@ func TestLateness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	due := message.Journey{Due: time.Now(), Path: message.PathLane("1m")}
+	due := message.Journey{Due: time.Now(), Path: message.Path("parked, then lane 1m")}
 	for _, o := range []consumer.Observation{
 		{Outcome: consumer.Acknowledged, Lateness: -time.Millisecond, Message: message.Message{Journey: due}},
 		{Outcome: consumer.Quarantined, Lateness: 3 * time.Millisecond, Message: message.Message{Journey: due}},
@@ -55,7 +55,7 @@ func TestLateness(t *testing.T) {
 func TestKindOfPath(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[message.Path]string{
-		message.PathTier("30m"): "tier", message.PathLane("1m"): "lane", message.PathParkedReady: "ready",
+		message.Path("tier 30m"): "tier", message.Path("parked, then lane 1m"): "lane", message.PathParkedReady: "ready",
 		message.PathRetry: "retry", message.PathDirect: "direct", message.PathReplay: "replayed",
 		"": other, "tier": "tier", "whatever a client says": other, "parked, then lunch": other,
 	} {
@@ -91,7 +91,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := consumer.Observation{Outcome: consumer.Acknowledged, Message: message.Message{Journey: message.Journey{Due: time.Now(), Path: message.PathLane("1m")}}}
+	o := consumer.Observation{Outcome: consumer.Acknowledged, Message: message.Message{Journey: message.Journey{Due: time.Now(), Path: message.Path("parked, then lane 1m")}}}
 	if n := testing.AllocsPerRun(100, func() { m.observe(&o) }); n > 1 { // kinds
 		t.Errorf("%v allocations", n)
 	}

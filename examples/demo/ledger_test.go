@@ -32,7 +32,7 @@ func TestLedgerTellsInOrderAndKnowsTheEnd(t *testing.T) {
 	l.wasPromoted("o-01", message.PathParkedReady) // before its publisher has the answer
 	l.wasDelivered("o-01", on)
 	l.wasPlaced(customers[0], time.Now(), message.PathParked, 1)
-	l.wasPlaced(customers[1], time.Now(), message.PathTier("1s"), 2)
+	l.wasPlaced(customers[1], time.Now(), message.Path("tier 1s"), 2)
 	l.wasRepeated("o-02", false)
 	l.wasDelivered("somebody else's", on)
 	l.wasDelivered("o-02", on)

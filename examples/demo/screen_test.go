@@ -18,12 +18,12 @@ func TestScreen(t *testing.T) {
 		return planned{order: orders.Order{ID: id}, delay: delay}
 	}
 	p := picture{began: began, now: at(20), rows: []row{
-		{planned: plannedFor("o-01", 10*time.Second), placed: at(0), path: message.PathTier("10s"),
+		{planned: plannedFor("o-01", 10*time.Second), placed: at(0), path: message.Path("tier 10s"),
 			delivered: []delivered{{at: at(10), lateness: 4 * time.Millisecond, outcome: orders.OutcomeClosed}}},
-		{planned: plannedFor("o-02", 12*time.Second), placed: at(1), path: message.PathLane("10s"), promoted: at(3), paid: at(8),
+		{planned: plannedFor("o-02", 12*time.Second), placed: at(1), path: message.Path("parked, then lane 10s"), promoted: at(3), paid: at(8),
 			delivered: []delivered{{at: at(13), outcome: orders.OutcomePaid}}},
 		{planned: plannedFor("o-03", 33*time.Second), placed: at(2), path: message.PathParked},
-		{planned: plannedFor("o-04", 5*time.Second), placed: at(0), path: message.PathTier("5s"), refused: at(8),
+		{planned: plannedFor("o-04", 5*time.Second), placed: at(0), path: message.Path("tier 5s"), refused: at(8),
 			delivered: []delivered{{at: at(5), outcome: orders.OutcomeClosed}, {at: at(5), outcome: orders.OutcomeAlreadyClosed}}},
 		{planned: plannedFor("o-05", 5*time.Second)}, // not placed yet
 	}}

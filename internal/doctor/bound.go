@@ -80,14 +80,14 @@ func (x *examination) boundQueues(ctx context.Context, queues map[string]queue) 
 	for again := true; again; { // exchanges may be bound to exchanges
 		again = false
 		for _, b := range bindings {
-			if reached[b.Source] && b.DestinationType == topology.KindExchange && !reached[b.Destination] {
+			if reached[b.Source] && b.DestinationType == "exchange" && !reached[b.Destination] {
 				reached[b.Destination], again = true, true
 			}
 		}
 	}
 	unbinding := map[string][]string{}
 	for _, b := range bindings {
-		if _, there := queues[b.Destination]; there && reached[b.Source] && b.DestinationType == topology.KindQueue {
+		if _, there := queues[b.Destination]; there && reached[b.Source] && b.DestinationType == "queue" {
 			unbinding[b.Destination] = append(unbinding[b.Destination], x.remove(strings.Join([]string{
 				"bindings/{vhost}/e", pathSegment(b.Source), "q", pathSegment(b.Destination), pathSegment(b.PropertiesKey),
 			}, "/")))

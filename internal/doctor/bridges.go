@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -62,8 +63,8 @@ func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
 		{health.IntakeStuck, intakeStuck, ""},
 		{health.Unfit, messageUnfit, ""},
 	} {
-		for _, b := range i.Reports {
-			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ReportedCondition) bool { return c.Condition == one.condition })
+		for _, b := range i.Bridges {
+			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ConditionState) bool { return c.Condition == string(one.condition) })
 			if at < 0 {
 				continue
 			}
@@ -128,17 +129,19 @@ func (x *examination) sharing(ctx context.Context) (findings []Finding, err erro
 		if err != nil {
 			return nil, err
 		}
-		there = slices.DeleteFunc(there, func(a redisbridge.Attendance) bool {
-			return !slices.ContainsFunc(there2, func(b redisbridge.Attendance) bool { return a.ID == b.ID })
+		there = slices.DeleteFunc(there, func(a redisbridge.BridgeStats) bool {
+			return !slices.ContainsFunc(there2, func(b redisbridge.BridgeStats) bool { return a.ID == b.ID })
 		})
 		here = slices.DeleteFunc(here, func(c consumer) bool {
 			return !slices.ContainsFunc(here2, func(d consumer) bool { return c.Tag == d.Tag })
 		})
-		first = slices.DeleteFunc(first, func(a redisbridge.Attendance) bool { // those that have renewed go
-			return slices.ContainsFunc(there2, func(b redisbridge.Attendance) bool { return a.ID == b.ID && b.Until.After(a.Until) })
+		first = slices.DeleteFunc(first, func(a redisbridge.BridgeStats) bool { // those that have renewed go
+			return slices.ContainsFunc(there2, func(b redisbridge.BridgeStats) bool { return a.ID == b.ID && b.Until.After(a.Until) })
 		})
 	}
-	there = slices.DeleteFunc(there, func(b redisbridge.Attendance) bool { return slices.Contains(first, b) }) // not heard of since: dead
+	there = slices.DeleteFunc(there, func(b redisbridge.BridgeStats) bool {
+		return slices.ContainsFunc(first, func(a redisbridge.BridgeStats) bool { return a.ID == b.ID })
+	}) // not heard of since: dead
 	if len(there) > 0 {
 		if err = x.allSeen(ctx); err != nil {
 			there, err = nil, fmt.Errorf("bridge %s does not show as a consumer of %s: %w", there[0].ID, x.Topology.Inbox(), err)
@@ -158,7 +161,7 @@ func (x *examination) sharing(ctx context.Context) (findings []Finding, err erro
 
 // bridgeOf returns the ID of the bridge that consumes, or nothing.
 func bridgeOf(c consumer) string {
-	id, ours := redisbridge.BridgeOf(c.Tag)
+	id, ours := wire.BridgeOf(c.Tag)
 	if !ours {
 		return ""
 	}
@@ -167,7 +170,7 @@ func bridgeOf(c consumer) string {
 
 // sides returns who is in the register, those of them who do not consume the inbox, and
 // who does so and is not in the register.
-func (x *examination) sides(ctx context.Context) (all, there []redisbridge.Attendance, here []consumer, err error) {
+func (x *examination) sides(ctx context.Context) (all, there []redisbridge.BridgeStats, here []consumer, err error) {
 	consumers, err := x.consumers(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -182,7 +185,7 @@ func (x *examination) sides(ctx context.Context) (all, there []redisbridge.Atten
 		}
 	}
 	for _, c := range consumers {
-		known := slices.ContainsFunc(i.Bridges, func(b redisbridge.Attendance) bool { return b.ID == bridgeOf(c) })
+		known := slices.ContainsFunc(i.Bridges, func(b redisbridge.BridgeStats) bool { return b.ID == bridgeOf(c) })
 		if c.Queue.Name == x.Topology.Inbox() && bridgeOf(c) != "" && !known {
 			here = append(here, c)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // inbox looks whether messages are taken in, and whether a bridge does it.
@@ -20,7 +20,7 @@ func (x *examination) inbox(ctx context.Context) (findings []Finding, err error)
 	}
 	consumers, err := x.consumers(ctx)
 	for _, c := range consumers {
-		if _, ours := redisbridge.BridgeOf(c.Tag); c.Queue.Name == name && !ours {
+		if _, ours := wire.BridgeOf(c.Tag); c.Queue.Name == name && !ours {
 			findings = append(findings, find(inboxTaken, "consumer "+c.Tag,
 				fmt.Sprintf("user %s, connection %s, consumes %s and is no bridge", c.Channel.User, c.Channel.Connection, name), x.closing(c)))
 		}

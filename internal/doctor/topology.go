@@ -33,7 +33,7 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 		switch {
 		case d.Missing():
 			missing = append(missing, subject)
-		case d.Field == topology.FieldStatistics:
+		case d.Field == "statistics":
 			unseen = append(unseen, d.Name)
 		case d.Policy != "" || d.OperatorPolicy != "":
 			for _, ref := range policies.responsible(d) {
@@ -42,13 +42,13 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 				}
 				overridden[ref] = append(overridden[ref], d)
 			}
-		case d.Field == topology.FieldConsumers:
+		case d.Field == "consumers":
 			f, err := x.tierConsumed(ctx, d.Name)
 			if err != nil {
 				return findings, err
 			}
 			findings = append(findings, f)
-		case d.Kind == topology.KindBinding:
+		case d.Kind == "binding":
 			command := "delaybridge topology apply" // which removes what a tracked entry has left
 			if d.Path != "" {
 				command = x.remove(d.Path)
@@ -82,7 +82,7 @@ type holdings map[string]*int
 
 // held counts where a drift is about a queue.
 func (x *examination) held(ctx context.Context, drifts []topology.Drift) (holdings, error) {
-	if !slices.ContainsFunc(drifts, func(d topology.Drift) bool { return d.Kind == topology.KindQueue }) {
+	if !slices.ContainsFunc(drifts, func(d topology.Drift) bool { return d.Kind == "queue" }) {
 		return nil, nil
 	}
 	queues, err := x.queues(ctx)
@@ -95,7 +95,7 @@ func (x *examination) held(ctx context.Context, drifts []topology.Drift) (holdin
 
 // note says how many messages are lost with what d is about.
 func (h holdings) note(d topology.Drift) string {
-	if d.Kind != topology.KindQueue {
+	if d.Kind != "queue" {
 		return ""
 	}
 	return "; messages: " + count(h[d.Name]) + ", by statistics up to ten seconds old"
@@ -104,7 +104,7 @@ func (h holdings) note(d topology.Drift) string {
 // deletion is the command that deletes what d is about. There is none for a queue that
 // may hold messages.
 func (x *examination) deletion(d topology.Drift, held holdings) []string {
-	if d.Kind != topology.KindQueue {
+	if d.Kind != "queue" {
 		return []string{x.remove("exchanges/{vhost}/" + pathSegment(d.Name))}
 	}
 	if n := held[d.Name]; n == nil || *n > 0 {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	kindExchange = topology.KindExchange
-	kindQueue    = topology.KindQueue
+	kindExchange = "exchange"
+	kindQueue    = "queue"
 )
 
 // States of what a plan asks for.

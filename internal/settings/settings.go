@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -61,7 +62,7 @@ var all = [...]Setting{
 	{"redis-url", "redis://localhost:6379/0", "Redis: redis:// or rediss://, user:password@host:port/db; a cluster: ?addr=host:port for each further node; Sentinel: ?master_name=name"},
 	{"prefix", topology.Defaults().Prefix, "start of the name of every exchange, queue and Redis key"},
 	{"tiers", ttlList(topology.Defaults().Tiers), "TTLs of the tiers, comma-separated"},
-	{"lead", topology.TTLName(topology.Defaults().Lead), "how long before its due time a message may be promoted"},
+	{"lead", wire.TTLName(topology.Defaults().Lead), "how long before its due time a message may be promoted"},
 	{"shards", strconv.Itoa(topology.Defaults().Shards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
 	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers, and +tracked where all of its messages are to go through Redis"},
 	{"default-entry", amqp.ExchangeTopic, "type of the default entry's ready exchange, topic, or topic+tracked where all of its messages are to go through Redis"},
@@ -268,12 +269,12 @@ func parseEntries(text string) ([]topology.Entry, error) {
 func cutTracked(text string) (kind string, tracked bool) { return strings.CutSuffix(text, "+tracked") }
 
 // durationText writes a duration as people do, and as ParseDuration reads it.
-func durationText(d time.Duration) string { return topology.TTLName(d) }
+func durationText(d time.Duration) string { return wire.TTLName(d) }
 
 func ttlList(ttls []time.Duration) string {
 	names := make([]string, len(ttls))
 	for i, ttl := range ttls {
-		names[i] = topology.TTLName(ttl)
+		names[i] = wire.TTLName(ttl)
 	}
 	return strings.Join(names, ",")
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -91,13 +91,13 @@ func innermost(err error) error {
 
 func (b *Book) takeRedis(l Look) {
 	b.redis = l
-	for i, s := range l.Glance.Shards {
-		if i < len(b.shards) && i < len(l.Flow) {
-			b.shards[i].add(l.At, l.Flow[i].Left, parkedIn(s))
+	for i, s := range l.Stats.Shards {
+		if i < len(b.shards) {
+			b.shards[i].add(l.At, s.Left, s.TotalParked())
 		}
 	}
-	b.deliveries.add(l.Flow)
-	b.deliveries.forget(l.Glance.Now)
+	b.deliveries.add(l.Stats.Shards)
+	b.deliveries.forget(l.Stats.Now)
 }
 
 func (b *Book) takeFlows(l Look) {
@@ -114,19 +114,11 @@ func (b *Book) takeFlows(l Look) {
 	b.inbox.add(l.At, l.Flows.Inbox)
 }
 
-func parkedIn(s redisbridge.ShardGlance) (n int) {
-	for _, parked := range s.Parked {
-		n += parked
-	}
-	return n
-}
-
 // Picture is what is known at an instant of this machine's clock.
 func (b *Book) Picture(now time.Time) Picture {
 	p := Picture{
 		At: now, Prefix: b.topology.Prefix(), Redis: b.sources[Redis], RabbitMQ: b.sources[RabbitMQ], Management: b.sources[Management],
-		Now: b.redis.Glance.Now, NextDue: b.redis.Glance.NextDue(), OldestLate: b.redis.Glance.OldestLate(),
-		Parked: b.redis.Glance.Parked(), Bridges: b.redis.Bridges,
+		Now: b.redis.Stats.Now, NextDue: b.redis.Stats.NextDue, OldestLate: b.redis.Stats.OldestLate, Bridges: b.redis.Stats.Bridges,
 		Late:  b.deliveries.of(func(delivered) bool { return true }),
 		Inbox: b.queue(b.topology.Inbox(), &b.inbox), Unrouted: b.queue(b.topology.Unrouted(), nil), Quarantine: b.queue(b.topology.Quarantine(), nil),
 	}
@@ -141,15 +133,16 @@ func (b *Book) Picture(now time.Time) Picture {
 
 func (b *Book) addShards(p *Picture) {
 	p.In, p.Out = Rate{Known: true}, Rate{Known: true}
-	for i, s := range b.redis.Glance.Shards {
+	for i, s := range b.redis.Stats.Shards {
 		line := Shard{
-			Shard: s.Shard, Owner: s.Owner, Alive: s.Alive, Parked: parkedIn(s), Promoting: s.Promoting,
+			Shard: s.Shard, Owner: s.Owner, Alive: s.Alive, Parked: s.TotalParked(), Promoting: s.Promoting,
 			NextDue: s.NextDue, OldestLate: s.OldestLate,
 			Late: b.deliveries.of(func(d delivered) bool { return d.shard == s.Shard }),
 		}
 		line.In, line.Out = b.shards[i].rates()
 		p.In, p.Out = sum(p.In, line.In), sum(p.Out, line.Out)
 		p.Promoting += s.Promoting
+		p.Parked += line.Parked
 		p.Shards = append(p.Shards, line)
 	}
 	if len(p.Shards) == 0 {
@@ -165,7 +158,7 @@ func sum(a, b Rate) Rate {
 // configuration does not have it any more, and for what needs none.
 func (b *Book) addRows(p *Picture) {
 	parked := map[time.Duration]int{}
-	for _, s := range b.redis.Glance.Shards {
+	for _, s := range b.redis.Stats.Shards {
 		for lane, n := range s.Parked {
 			parked[lane] += n
 		}
@@ -181,7 +174,7 @@ func (b *Book) addRows(p *Picture) {
 	}
 	slices.Sort(ttls)
 	for _, ttl := range ttls {
-		row, name := Row{Parked: parked[ttl]}, topology.TTLName(ttl)
+		row, name := Row{Parked: parked[ttl]}, wire.TTLName(ttl)
 		if ttl == 0 {
 			row.Late = b.deliveries.by(message.PathParkedReady)
 		} else {
@@ -189,11 +182,11 @@ func (b *Book) addRows(p *Picture) {
 		}
 		if mean, there := b.tiers[ttl]; there {
 			row.Tier = newQueue(count(b.broker.Counts.Tiers, ttl), mean)
-			row.Tier.Late = b.deliveries.by(message.PathTier(name))
+			row.Tier.Late = b.deliveries.by(message.Path(wire.TierPath(name)))
 		}
 		if slices.Contains(b.topology.Leads(), ttl) {
 			row.Lane = newQueue(count(b.broker.Counts.Lanes, ttl), b.lanes[ttl])
-			row.Lane.Late = b.deliveries.by(message.PathLane(name))
+			row.Lane.Late = b.deliveries.by(message.Path(wire.LanePath(name)))
 		}
 		p.Rows = append(p.Rows, row)
 	}

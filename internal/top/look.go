@@ -30,10 +30,7 @@ type Look struct {
 	Err       error
 
 	// Of Redis.
-	Glance  redisbridge.Glance
-	Flow    []redisbridge.ShardFlow
-	Bridges []redisbridge.BridgeReport
-	Loss    redisbridge.Loss // zero where there is none
+	Stats redisbridge.Stats
 	// Of RabbitMQ.
 	Counts topology.Counts
 	// Of the management API.

@@ -1,6 +1,7 @@
 package top_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -49,14 +50,15 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, all: all, book: top.NewBook(all, at(0)), perLook: func(time.Duration) {}}
 	w.redis = top.Look{
 		Of: top.Redis,
-		Glance: redisbridge.Glance{Bridges: []string{"alpha-ABCDEFGH"}, Shards: []redisbridge.ShardGlance{
-			{Shard: 0, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
-			{Shard: 1, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
-		}},
-		Flow: []redisbridge.ShardFlow{{Shard: 0}, {Shard: 1}},
-		Bridges: []redisbridge.BridgeReport{{
-			ID: "alpha-ABCDEFGH", At: at(0), Name: "alpha", Host: "alpha", Version: "v1.4.0", Started: at(-26 * time.Hour), Shards: []int{0, 1},
-		}},
+		Stats: redisbridge.Stats{
+			Shards: []redisbridge.ShardStats{
+				{Shard: 0, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
+				{Shard: 1, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
+			},
+			Bridges: []redisbridge.BridgeStats{{
+				ID: "alpha-ABCDEFGH", At: at(0), Name: "alpha", Host: "alpha", Version: "v1.4.0", Started: at(-26 * time.Hour), Shards: []int{0, 1},
+			}},
+		},
 	}
 	w.broker = top.Look{Of: top.RabbitMQ, Counts: topology.Counts{
 		Tiers: map[time.Duration]int{}, Lanes: map[time.Duration]int{}, Queues: map[string]int{},
@@ -81,13 +83,24 @@ func (w *world) look(during time.Duration) {
 	for end := w.now + during; w.now < end; w.now += 2 * time.Second {
 		w.perLook(w.now)
 		for _, l := range []top.Look{w.redis, w.broker, w.flows} {
-			l.Asked, l.At, l.Glance.Now = at(w.now), at(w.now), at(w.now)
-			l.Flow = append([]redisbridge.ShardFlow(nil), l.Flow...)
+			l.Asked, l.At, l.Stats.Now = at(w.now), at(w.now), at(w.now)
+			l.Stats.Shards = slices.Clone(l.Stats.Shards)
+			for _, s := range l.Stats.Shards {
+				l.Stats.NextDue, l.Stats.OldestLate = earlier(l.Stats.NextDue, s.NextDue), earlier(l.Stats.OldestLate, s.OldestLate)
+			}
 			w.book.Take(l)
 		}
 		w.picture() // as the screen is drawn each time
 	}
 	w.now -= 2 * time.Second
+}
+
+// earlier returns the earlier one; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (w *world) picture() top.Picture { return w.book.Picture(at(w.now)) }

@@ -116,11 +116,11 @@ type delivered struct {
 type deliveries struct{ list []delivered }
 
 // add takes what is new.
-func (d *deliveries) add(flows []redisbridge.ShardFlow) {
-	for _, f := range flows {
-		for _, one := range f.Delivered {
+func (d *deliveries) add(shards []redisbridge.ShardStats) {
+	for _, s := range shards {
+		for _, one := range s.Deliveries {
 			if !one.Due.IsZero() {
-				d.list = append(d.list, delivered{one, f.Shard})
+				d.list = append(d.list, delivered{one, s.Shard})
 			}
 		}
 	}

@@ -26,9 +26,9 @@ type Picture struct {
 	Out        Rate      `json:"out_per_s"`
 	Late       Lateness  `json:"late"`
 
-	Rows    []Row                      `json:"tiers"`
-	Shards  []Shard                    `json:"shards"`
-	Bridges []redisbridge.BridgeReport `json:"bridges"`
+	Rows    []Row                     `json:"tiers"`
+	Shards  []Shard                   `json:"shards"`
+	Bridges []redisbridge.BridgeStats `json:"bridges"`
 
 	Inbox      Queue `json:"inbox"`
 	Unrouted   Queue `json:"unrouted"`

@@ -11,7 +11,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/redisbridge"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -111,15 +110,16 @@ func (f *finder) conditions(p *Picture) {
 		detail string
 	}
 	all := map[health.Condition]reported{}
-	for _, b := range f.b.redis.Bridges {
+	for _, b := range f.b.redis.Stats.Bridges {
 		for _, c := range b.Conditions {
+			is := health.Condition(c.Condition)
 			old := p.Now.Sub(b.At) + time.Duration(c.LastsMS)*time.Millisecond
-			if before, there := all[c.Condition]; !there || old > before.since {
-				all[c.Condition] = reported{max(0, old), c.Detail}
+			if before, there := all[is]; !there || old > before.since {
+				all[is] = reported{max(0, old), c.Detail}
 			}
 		}
 	}
-	if loss := f.b.redis.Loss; loss != (redisbridge.Loss{}) {
+	if loss := f.b.redis.Stats.Loss; loss != (redisbridge.Loss{}) {
 		all[health.RedisLost] = reported{max(0, p.Now.Sub(loss.At)), loss.String()}
 	}
 	for _, is := range slices.Sorted(maps.Keys(all)) {
@@ -142,7 +142,7 @@ func (f *finder) condition(is health.Condition, since time.Time, detail string) 
 // policies tells of what the management API shows.
 func (f *finder) policies(p *Picture) {
 	if drifts := f.b.flows.Overrides; len(drifts) > 0 && !p.Management.IsAway() {
-		f.condition(health.Policy, time.Time{}, topology.Overridden(drifts)+"; by statistics up to 10 s old")
+		f.condition(health.Policy, time.Time{}, f.b.topology.Overridden(drifts)+"; by statistics up to 10 s old")
 	}
 }
 
@@ -154,7 +154,7 @@ func (f *finder) bridges(p *Picture) {
 			Do:   "see the bridges' logs",
 		})
 	}
-	alive := len(f.b.redis.Glance.Bridges)
+	alive := len(f.b.redis.Stats.Bridges)
 	if alive == 0 {
 		f.add(Problem{
 			Kind: "no bridge", Grave: true, Text: "no bridge is alive", Do: "run 'delaybridge bridge'",
@@ -230,7 +230,7 @@ func (f *finder) inbox(p *Picture) {
 		text, grave = "inbox grows: "+number(*n)+" wait, "+number(int(grows.PerSecond))+" more a second", true
 	}
 	f.add(Problem{
-		Kind: "inbox", Grave: grave || len(f.b.redis.Glance.Bridges) == 0, Since: since, Text: text,
+		Kind: "inbox", Grave: grave || len(f.b.redis.Stats.Bridges) == 0, Since: since, Text: text,
 		Do: "see the bridges' logs",
 	})
 }

@@ -23,15 +23,15 @@ func TestProblems(t *testing.T) {
 	}{
 		{"nothing is wrong", func(*world) {}, nil, ""},
 		{"messages are being published the moment they are due", func(w *world) {
-			w.perLook = func(now time.Duration) { w.redis.Glance.Shards[0].OldestLate = at(now - 20*time.Millisecond) }
+			w.perLook = func(now time.Duration) { w.redis.Stats.Shards[0].OldestLate = at(now - 20*time.Millisecond) }
 		}, nil, ""},
 		{"something is overdue", func(w *world) {
-			w.redis.Glance.Shards[1].OldestLate = at(-8 * time.Second)
+			w.redis.Stats.Shards[1].OldestLate = at(-8 * time.Second)
 		}, []string{"overdue"}, "overdue in Redis since 07:59:52"},
-		{"no bridge", func(w *world) { w.redis.Glance.Bridges = nil }, []string{"no bridge"}, "no bridge is alive"},
-		{"a shard's owner is gone", func(w *world) { w.redis.Glance.Shards[1].Alive = false }, []string{"no owner"}, "1 shard without a bridge that is alive: 1"},
+		{"no bridge", func(w *world) { w.redis.Stats.Bridges = nil }, []string{"no bridge"}, "no bridge is alive"},
+		{"a shard's owner is gone", func(w *world) { w.redis.Stats.Shards[1].Alive = false }, []string{"no owner"}, "1 shard without a bridge that is alive: 1"},
 		{"a shard changes hands", func(w *world) {
-			w.perLook = func(now time.Duration) { w.redis.Glance.Shards[1].Alive = now < 10*time.Second || now > 12*time.Second }
+			w.perLook = func(now time.Duration) { w.redis.Stats.Shards[1].Alive = now < 10*time.Second || now > 12*time.Second }
 		}, nil, ""},
 		{"the inbox grows", func(w *world) {
 			w.perLook = func(now time.Duration) {
@@ -46,7 +46,7 @@ func TestProblems(t *testing.T) {
 		}, []string{"unrouted"}, "unrouted: 1,200 that nobody has bound"},
 		{"the grave first", func(w *world) {
 			w.broker.Counts.Queues["orders.quarantine"] = 3
-			w.redis.Glance.Bridges = nil
+			w.redis.Stats.Bridges = nil
 		}, []string{"no bridge", "quarantine"}, "no bridge is alive"},
 		{"queues are missing", func(w *world) {
 			delete(w.broker.Counts.Queues, "orders.inbox")
@@ -56,17 +56,17 @@ func TestProblems(t *testing.T) {
 			w.flows.Flows.Tiers[time.Minute] = topology.Flow{Messages: 40, NotTaken: 40}
 		}, []string{"not taken"}, "40 due, and not taken by their queue"},
 		{"a bridge reports what only it sees", func(w *world) {
-			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: health.RedisFull, LastsMS: 5000, Detail: "OOM"}}
+			w.redis.Stats.Bridges[0].Conditions = []redisbridge.ConditionState{{Condition: string(health.RedisFull), LastsMS: 5000, Detail: "OOM"}}
 		}, []string{"condition: redis_full"}, "Redis is full: nothing is parked, and the inbox grows (OOM)"},
 		{"a bridge of a later release", func(w *world) {
-			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: "new"}}
+			w.redis.Stats.Bridges[0].Conditions = []redisbridge.ConditionState{{Condition: "new"}}
 		}, []string{"condition: new"}, "new"},
 		{"Redis has lost what it had", func(w *world) {
-			w.redis.Loss = redisbridge.Loss{At: at(-time.Minute), Bridge: "alpha-ABCDEFGH", What: "the layout"}
+			w.redis.Stats.Loss = redisbridge.Loss{At: at(-time.Minute), Bridge: "alpha-ABCDEFGH", What: "the layout"}
 		}, []string{"condition: redis_lost"}, "Redis has lost parked messages (seen at 2030-01-01T07:59:00Z: the layout (bridge alpha-ABCDEFGH))"},
 		{"a policy makes everything early", func(w *world) {
-			w.flows.Overrides = []topology.Drift{{Kind: topology.KindQueue, Name: "orders.tier.1h", Field: "message-ttl", Expected: "3600000", Found: "500", OperatorPolicy: "short"}}
-			w.redis.Bridges[0].Conditions = []redisbridge.ReportedCondition{{Condition: health.Policy}}
+			w.flows.Overrides = []topology.Drift{{Kind: "queue", Name: "orders.tier.1h", Field: "message-ttl", Expected: "3600000", Found: "500", OperatorPolicy: "short"}}
+			w.redis.Stats.Bridges[0].Conditions = []redisbridge.ConditionState{{Condition: string(health.Policy)}}
 		}, []string{"condition: policy"}, `a policy overrides the queues' arguments: messages come early, are dropped or refused ` +
 			`(operator policy "short": message-ttl 500 instead of 3600000, queues: 1; by statistics up to 10 s old)`},
 		{"a queue answers nothing", func(w *world) {
@@ -99,15 +99,15 @@ func TestProblemsHaveAnAge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.look(10 * time.Second) // until 8 s
-	bridges := w.redis.Glance.Bridges
-	w.redis.Glance.Bridges = nil
+	bridges := w.redis.Stats.Bridges
+	w.redis.Stats.Bridges = nil
 	w.look(20 * time.Second) // until 26 s
 	if p := w.picture(); len(p.Problems) != 1 || !p.Problems[0].Since.Equal(at(8*time.Second)) {
 		t.Errorf("problems %+v, want one since 08:00:08", p.Problems)
 	}
-	w.redis.Glance.Bridges = bridges
+	w.redis.Stats.Bridges = bridges
 	w.look(4 * time.Second)
-	w.redis.Glance.Bridges = nil
+	w.redis.Stats.Bridges = nil
 	w.look(6 * time.Second)
 	if p := w.picture(); len(p.Problems) != 1 || !p.Problems[0].Since.Equal(at(28*time.Second)) {
 		t.Errorf("problems %+v, want one since 08:00:28", p.Problems)
@@ -118,11 +118,11 @@ func TestProblemsHaveAnAge(t *testing.T) {
 func TestSourceAwayHidesItsOwnProblems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.redis.Glance.Bridges = nil
+	w.redis.Stats.Bridges = nil
 	w.broker.Counts.Queues["orders.unrouted"] = 1
 	w.look(10 * time.Second)
 	inner := errors.New("connection refused")
-	w.book.Take(top.Look{Of: top.Redis, Asked: at(9 * time.Second), At: at(12 * time.Second), Err: fmt.Errorf("glance: %w", inner)})
+	w.book.Take(top.Look{Of: top.Redis, Asked: at(9 * time.Second), At: at(12 * time.Second), Err: fmt.Errorf("look: %w", inner)})
 	w.now = 21 * time.Second
 	p := w.picture()
 	if got := kinds(p); !slices.Equal(got, []string{"away: Redis", "unrouted"}) {
@@ -150,7 +150,7 @@ func TestRatesBeginAnew(t *testing.T) {
 	if out := w.picture().Shards[0].Out; !out.Known || out.PerSecond != 80 {
 		t.Errorf("%v leave a second, want 80", out)
 	}
-	w.redis.Flow[0].Left, w.redis.Flow[1].Left = 3, 3
+	w.redis.Stats.Shards[0].Left, w.redis.Stats.Shards[1].Left = 3, 3
 	w.perLook = func(time.Duration) {}
 	w.look(2 * time.Second)
 	if out := w.picture().Shards[0].Out; out.Known {

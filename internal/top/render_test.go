@@ -23,16 +23,16 @@ func busy(w *world) {
 	left := int64(0)
 	w.perLook = func(now time.Duration) {
 		n := int(now.Seconds())
-		for i := range w.redis.Glance.Shards {
-			s := &w.redis.Glance.Shards[i]
+		for i := range w.redis.Stats.Shards {
+			s := &w.redis.Stats.Shards[i]
 			left = int64(80 * n)
 			s.Parked = map[time.Duration]int{time.Minute: 600_000 + 20*n, time.Second: 12, 0: 3}
 			s.Promoting, s.NextDue = 4*i, at(now+time.Duration(1+i)*120*time.Millisecond)
-			w.redis.Flow[i] = redisbridge.ShardFlow{Shard: i, Left: left, Now: at(now), Delivered: deliveries(now)}
+			s.Left, s.Deliveries = left, deliveries(now)
 		}
-		w.redis.Bridges[0].ClaimedPerSecond, w.redis.Bridges[0].SettledPerSecond = 160.2, 159.7
-		w.redis.Bridges[0].PromotionLate = redisbridge.Spread{Messages: 900, P50: 9, P99: 23}
-		w.redis.Bridges[0].ReadyLate = redisbridge.Spread{Messages: 40, P50: 2, P99: 6}
+		w.redis.Stats.Bridges[0].ClaimedPerSecond, w.redis.Stats.Bridges[0].SettledPerSecond = 160.2, 159.7
+		w.redis.Stats.Bridges[0].PromotionLate = redisbridge.Percentiles{Messages: 900, P50: 9, P99: 23}
+		w.redis.Stats.Bridges[0].ReadyLate = redisbridge.Percentiles{Messages: 40, P50: 2, P99: 6}
 		w.broker.Counts.Tiers[30*time.Minute] = 48_310
 		w.flows.Flows.Tiers[30*time.Minute] = topology.Flow{In: 27.2, Change: -1.1, Messages: 48_310}
 		w.broker.Counts.Lanes[time.Minute] = 9_612
@@ -46,9 +46,9 @@ func deliveries(now time.Duration) (list []redisbridge.Delivery) {
 		if i == 7 {
 			late = 1300 * time.Millisecond
 		}
-		path := message.PathLane("1m")
+		path := message.Path("parked, then lane 1m")
 		if i%2 == 0 {
-			path = message.PathTier("30m")
+			path = message.Path("tier 30m")
 		}
 		delivered := at(now - time.Duration(i)*time.Millisecond)
 		list = append(list, redisbridge.Delivery{At: delivered, Due: delivered.Add(-late), Path: path})
@@ -58,13 +58,14 @@ func deliveries(now time.Duration) (list []redisbridge.Delivery) {
 
 func trouble(w *world) {
 	busy(w)
-	calm := w.perLook
+	calm, bridges := w.perLook, w.redis.Stats.Bridges
 	w.perLook = func(now time.Duration) {
+		w.redis.Stats.Bridges = bridges
 		calm(now)
-		w.redis.Glance.Bridges, w.redis.Bridges = nil, w.redis.Bridges[:1]
-		w.redis.Glance.Shards[1].Owner, w.redis.Glance.Shards[1].Alive = "", false
-		w.redis.Glance.Shards[0].Alive = false
-		w.redis.Glance.Shards[0].OldestLate = at(-40 * time.Second)
+		w.redis.Stats.Bridges = nil
+		w.redis.Stats.Shards[1].Owner, w.redis.Stats.Shards[1].Alive = "", false
+		w.redis.Stats.Shards[0].Alive = false
+		w.redis.Stats.Shards[0].OldestLate = at(-40 * time.Second)
 		w.broker.Counts.Queues["orders.inbox"] = 1 + 250*int(now.Seconds())
 		w.broker.Counts.Queues["orders.quarantine"] = 3
 	}
@@ -74,12 +75,11 @@ func trouble(w *world) {
 func TestRender(t *testing.T) {
 	t.Parallel()
 	many := func(w *world) {
-		w.redis.Glance.Shards, w.redis.Flow = nil, nil
+		w.redis.Stats.Shards = nil
 		for n := range 32 {
-			w.redis.Glance.Shards = append(w.redis.Glance.Shards, redisbridge.ShardGlance{Shard: n, Owner: "alpha-ABCDEFGH", Alive: true})
-			w.redis.Flow = append(w.redis.Flow, redisbridge.ShardFlow{Shard: n})
+			w.redis.Stats.Shards = append(w.redis.Stats.Shards, redisbridge.ShardStats{Shard: n, Owner: "alpha-ABCDEFGH", Alive: true})
 		}
-		w.redis.Bridges[0].Shards = []int{0, 1, 2, 5, 31}
+		w.redis.Stats.Bridges[0].Shards = []int{0, 1, 2, 5, 31}
 		all := newTopology(w.t, topology.Config{Prefix: "orders", Shards: 32})
 		w.book = top.NewBook(all, at(0))
 		for _, q := range all.Queues() {

@@ -5,6 +5,7 @@ package wire
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -82,3 +83,41 @@ const (
 // ExpirationMS writes a per-message TTL the way AMQP wants it: milliseconds in
 // decimal.
 func ExpirationMS(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// intakeTag follows a bridge's ID in the tag of its consumer of the inbox.
+const intakeTag = ": parks these in Redis"
+
+// IntakeTag returns the consumer tag by which a bridge consumes the inbox.
+func IntakeTag(bridge string) string { return bridge + intakeTag }
+
+// BridgeOf returns the ID of the bridge to which a consumer of the inbox belongs, by its
+// consumer tag, and false where it is no bridge's.
+func BridgeOf(consumerTag string) (id string, ok bool) {
+	return strings.CutSuffix(consumerTag, intakeTag)
+}
+
+// TTLName writes a TTL the way the management UI is to show it: 1s, 90s as
+// 1m30s, 1h, and 1500ms where whole seconds do not do. Two different TTLs of
+// whole milliseconds never get the same name.
+func TTLName(ttl time.Duration) string {
+	if ttl%time.Second != 0 {
+		return strconv.FormatInt(ttl.Milliseconds(), 10) + "ms"
+	}
+	var b strings.Builder
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := ttl / unit.size; n > 0 {
+			b.WriteString(strconv.FormatInt(int64(n), 10) + unit.name)
+			ttl -= n * unit.size
+		}
+	}
+	return b.String()
+}
+
+// TierPath is the path of a message whose delay equals a tier, by the tier's TTLName.
+func TierPath(ttlName string) string { return "tier " + ttlName }
+
+// LanePath is the path of a message that is promoted into a lane, by the lane's TTLName.
+func LanePath(ttlName string) string { return "parked, then lane " + ttlName }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/meters"
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
 // CountCalls has registerer have metrics of client's calls of Redis: how long they take,
@@ -26,7 +26,7 @@ func CountCalls(registerer prometheus.Registerer, prefix string, client redis.Un
 			meters.CallSeconds(), "call"),
 		failures: set.Counter("redis_call_failures_total", "Calls of Redis that failed.", "call"),
 		connects: set.Counter("redis_connects_total", "Connections to Redis that were tried, by outcome.", "outcome"),
-		scripts:  redisbridge.ScriptNames(),
+		scripts:  store.ScriptNames(),
 	}
 	if err := set.Err(); err != nil {
 		return err

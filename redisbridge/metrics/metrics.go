@@ -121,21 +121,23 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID, conditions},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
-			var sum redisbridge.Activity
+			var sum redisbridge.BridgeStats
+			shardsOf := 0
 			wrong := map[health.Condition]bool{}
 			for _, b := range all {
 				good = b.Check(context.Background()) == nil && good
-				for _, c := range b.Conditions() {
-					wrong[c.Condition] = true
+				s := b.Stats()
+				for _, c := range s.Conditions {
+					wrong[health.Condition(c.Condition)] = true
 				}
-				a := b.Activity()
-				sum.Shards += a.Shards
-				sum.LeaseExpiries += a.LeaseExpiries
-				sum.Reconnects += a.Reconnects
-				sum.TakenIn = added(sum.TakenIn, a.TakenIn)
+				shardsOf += len(s.Shards)
+				sum.LeaseExpiries += s.LeaseExpiries
+				sum.Reconnects += s.Reconnects
+				sum.WithoutID += s.WithoutID
+				sum.TakenIn = added(sum.TakenIn, s.TakenIn)
 			}
 			ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, meters.Truth(good))
-			ch <- prometheus.MustNewConstMetric(shards, prometheus.GaugeValue, float64(sum.Shards))
+			ch <- prometheus.MustNewConstMetric(shards, prometheus.GaugeValue, float64(shardsOf))
 			ch <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(sum.LeaseExpiries))
 			ch <- prometheus.MustNewConstMetric(reconnects, prometheus.CounterValue, float64(sum.Reconnects))
 			for _, c := range health.All() {
@@ -147,13 +149,13 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 			} {
 				ch <- prometheus.MustNewConstMetric(intake, prometheus.CounterValue, float64(n), outcome)
 			}
-			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.TakenIn.WithoutID))
+			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.WithoutID))
 		})
 }
 
 func added(a, b redisbridge.TakenIn) redisbridge.TakenIn {
 	return redisbridge.TakenIn{
 		Parked: a.Parked + b.Parked, Duplicates: a.Duplicates + b.Duplicates, Published: a.Published + b.Published,
-		Dropped: a.Dropped + b.Dropped, Quarantined: a.Quarantined + b.Quarantined, WithoutID: a.WithoutID + b.WithoutID,
+		Dropped: a.Dropped + b.Dropped, Quarantined: a.Quarantined + b.Quarantined,
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/meters"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -110,16 +112,13 @@ func gauge[N int | float64](desc *prometheus.Desc, value N, labels ...string) pr
 }
 
 func (w *waiting) askRedis(ctx context.Context, park *redisbridge.Park) ([]prometheus.Metric, error) {
-	g, err := park.Glance(ctx)
+	g, err := park.Stats(ctx, redisbridge.StatsOptions{})
 	if err != nil {
 		return nil, err
 	}
 	metrics := []prometheus.Metric{gauge(w.bridges, len(g.Bridges))}
 	for _, s := range g.Shards {
-		shard, parked, overdue := strconv.Itoa(s.Shard), 0, 0.0
-		for _, n := range s.Parked {
-			parked += n
-		}
+		shard, parked, overdue := strconv.Itoa(s.Shard), s.TotalParked(), 0.0
 		if !s.OldestLate.IsZero() {
 			overdue = g.Now.Sub(s.OldestLate).Seconds()
 		}
@@ -134,7 +133,7 @@ func (w *waiting) askRedis(ctx context.Context, park *redisbridge.Park) ([]prome
 }
 
 func (w *waiting) askSettings(ctx context.Context, client redis.UniversalClient) (metrics []prometheus.Metric, err error) {
-	settings, err := redisbridge.Settings(ctx, client)
+	settings, err := store.Settings(ctx, client)
 	for _, s := range settings {
 		metrics = append(metrics, gauge(w.safe, meters.Truth(s.Safe()), s.Name))
 	}
@@ -148,11 +147,11 @@ func (w *waiting) askBroker(ctx context.Context, i installation) ([]prometheus.M
 	}
 	var metrics []prometheus.Metric
 	for ttl, n := range counts.Tiers {
-		name := topology.TTLName(ttl)
+		name := wire.TTLName(ttl)
 		metrics = append(metrics, gauge(w.tier, n, name), gauge(w.ttl, ttl.Seconds(), name))
 	}
 	for ttl, n := range counts.Lanes {
-		metrics = append(metrics, gauge(w.lane, n, topology.TTLName(ttl)))
+		metrics = append(metrics, gauge(w.lane, n, wire.TTLName(ttl)))
 	}
 	for name, desc := range map[string]*prometheus.Desc{
 		i.topology.Inbox(): w.inbox, i.topology.Unrouted(): w.unrouted, i.topology.Quarantine(): w.quarantine,

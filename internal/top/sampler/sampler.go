@@ -46,9 +46,9 @@ type Config struct {
 type Sampler struct {
 	config Config
 	line   line
-	flow   []redisbridge.ShardFlow
+	last   *redisbridge.Stats
 
-	mu      sync.Mutex    // of what follows, and of flow
+	mu      sync.Mutex    // of what follows, and of last
 	resumed chan struct{} // closed unless looking is paused
 }
 
@@ -206,7 +206,7 @@ func (s *Sampler) takeInTime(ctx context.Context, of source) top.Look {
 func (s *Sampler) remember(l *top.Look) {
 	if l.Of == top.Redis && l.Err == nil {
 		s.mu.Lock()
-		s.flow = l.Flow
+		s.last = &l.Stats
 		s.mu.Unlock()
 	}
 }
@@ -216,20 +216,10 @@ func isWrong(err error) bool {
 }
 
 func (s *Sampler) lookAtRedis(ctx context.Context, l *top.Look) (err error) {
-	park := s.config.Park
-	if l.Glance, err = park.Glance(ctx); err != nil {
-		return err
-	}
 	s.mu.Lock()
-	before := s.flow
+	last := s.last
 	s.mu.Unlock()
-	if l.Flow, err = park.Flow(ctx, before, deliveries); err != nil {
-		return err
-	}
-	if l.Bridges, err = park.Bridges(ctx); err != nil {
-		return err
-	}
-	l.Loss, _, err = park.Loss(ctx)
+	l.Stats, err = s.config.Park.Stats(ctx, redisbridge.StatsOptions{Deliveries: deliveries, Since: last})
 	return err
 }
 

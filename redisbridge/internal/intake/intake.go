@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,9 +136,6 @@ func (i *Intake) Run(ctx context.Context) error {
 	return nil
 }
 
-// intakeTag follows a bridge's ID in the tag of its consumer of the inbox.
-const intakeTag = ": parks these in Redis"
-
 // madeUpID makes up an ID for a message that has none, and says in it whether the broker
 // has delivered the message before. Nothing that a broker tells of a message is the same at
 // each delivery and different for each message: so neither is the ID.
@@ -148,12 +144,6 @@ func madeUpID(redelivered bool) string {
 		return wire.MadeUpAgainPrefix + rand.Text()
 	}
 	return wire.MadeUpPrefix + rand.Text()
-}
-
-// BridgeOf returns the ID of the bridge to which a consumer of the inbox belongs, by its
-// consumer tag, and false where it is no bridge's.
-func BridgeOf(consumerTag string) (id string, ok bool) {
-	return strings.CutSuffix(consumerTag, intakeTag)
 }
 
 // drainContext returns a context that ends DrainTimeout after ctx.
@@ -188,7 +178,7 @@ func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 		return broker.Classify(err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	tag := i.config.Bridge + intakeTag
+	tag := wire.IntakeTag(i.config.Bridge)
 	deliveries, err := ch.Consume(i.config.Topology.Inbox(), tag, false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)

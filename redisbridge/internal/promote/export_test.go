@@ -29,6 +29,6 @@ func (p plan) Postponed() int64 { return p.postponed }
 func PromotingSpan(provider trace.TracerProvider, headers amqp.Table) func() {
 	s := &shard{p: &Promoter{config: Config{Tracer: tracing.New(provider, "redisbridge")}}}
 	out := broker.Outgoing{Exchange: "lane", RoutingKey: "order.unpaid", Publishing: amqp.Publishing{MessageId: "o-1", Headers: headers}}
-	path := message.PathLane("1m")
+	path := message.Path("parked, then lane 1m")
 	return func() { endPromoting(s.startPromoting(&out, path), nil) }
 }

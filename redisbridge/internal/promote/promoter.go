@@ -150,18 +150,14 @@ func (p *Promoter) Check(now time.Time) (faults []error) {
 	return faults
 }
 
-// Counts returns how many shards are this bridge's now, and how many leases have run out
-// while there was work.
-func (p *Promoter) Counts() (shards int, expiries int64) {
+// LeaseExpiries counts the leases that have run out while there was work.
+func (p *Promoter) LeaseExpiries() (n int64) {
 	for _, s := range p.shards {
 		s.health.mu.Lock()
-		if s.health.owned {
-			shards++
-		}
-		expiries += s.health.lost
+		n += s.health.lost
 		s.health.mu.Unlock()
 	}
-	return shards, expiries
+	return n
 }
 
 // awaitTick waits for the next of this bridge's ticks, of which there is one in every.

@@ -73,7 +73,7 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 		return out, journey.Path
 	}
 	if p.lane > 0 {
-		journey.Path = message.PathLane(topology.TTLName(p.lane))
+		journey.Path = message.Path(wire.LanePath(wire.TTLName(p.lane)))
 		out.Exchange = t.LaneOf(decoded.Entry, p.lane, shard)
 	}
 	out.Publishing = decoded.PublishingIn(headers, journey)

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -235,7 +236,7 @@ func (d *StatusQueue) fail(ctx context.Context, err error) {
 	if d.said != err.Error() {
 		d.said = err.Error()
 		d.config.Logger.InfoContext(ctx, "the management UI does not show what is parked", "error", err,
-			"remedy", "grant configure for '^"+d.config.Topology.Prefix()+"\\..*', or have the bridge show nothing (ShowNever, --show-every 0)")
+			"remedy", "grant configure for '^"+d.config.Topology.Prefix()+"\\..*', or have the bridge show nothing (Config.ShowEvery, --show-every 0)")
 	}
 }
 
@@ -265,7 +266,7 @@ func sumUp(shards []store.Overview, now time.Time) status {
 	for _, lane := range slices.Sorted(maps.Keys(byLane)) {
 		where := "straight to ready"
 		if lane > 0 {
-			where = "lane " + topology.TTLName(lane)
+			where = "lane " + wire.TTLName(lane)
 		}
 		lanes = append(lanes, where+": "+humanize.Comma(int64(byLane[lane])))
 	}

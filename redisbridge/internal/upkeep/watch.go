@@ -81,7 +81,7 @@ func (w *Watch) policies(ctx context.Context) {
 	}
 	w.policiesUnseen = false
 	if len(drifts) > 0 {
-		w.Conditions.Begin(health.Policy, topology.Overridden(drifts))
+		w.Conditions.Begin(health.Policy, w.Topology.Overridden(drifts))
 	} else {
 		w.Conditions.End(health.Policy)
 	}
