@@ -50,8 +50,7 @@ type Config struct {
 	// RabbitMQLayout defaults to what [RabbitMQLayoutVariable] says, and that to [Single].
 	RabbitMQLayout Layout
 	// RedisAhead is by how much a single Redis' clock is ahead of this machine's, or behind
-	// where it is negative. Defaults to 0. It takes libfaketime, which an image may lack
-	// ([ErrNoOtherClock]).
+	// where it is negative. Defaults to 0. It takes [Packages] ([ErrNoOtherClock]).
 	RedisAhead time.Duration
 }
 
@@ -78,6 +77,9 @@ func (c Config) settle(ctx context.Context) (Config, error) {
 		missing := c.missingForContainers(ctx)
 		if missing == nil || c.Choice == Containers {
 			c.Choice = Containers
+			if c.RedisAhead != 0 {
+				return c, ErrNoOtherClock
+			}
 			return c, missing
 		}
 		c.Choice = Packages

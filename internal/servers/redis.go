@@ -37,16 +37,12 @@ func StartRedis(ctx context.Context, config Config) (*Redis, error) {
 
 // startRedis starts a server as a settled Config says.
 func (c Config) startRedis(ctx context.Context) (*Redis, error) {
-	start, amiss := startPrivateRedis, errClock
 	if c.Choice == Containers {
-		amiss = ErrNoOtherClock
-		start = func(ctx context.Context, env map[string]string) (*Redis, error) {
-			return startRedisContainer(ctx, c.RedisImage, env)
-		}
+		return startRedisContainer(ctx, c.RedisImage)
 	}
-	r, err := start(ctx, otherClock(c.RedisAhead))
+	r, err := startPrivateRedis(ctx, otherClock(c.RedisAhead))
 	if err == nil && c.RedisAhead != 0 {
-		if err = r.wrap("set the clock of", r.checkClock(ctx, c.RedisAhead, amiss)); err != nil {
+		if err = r.wrap("set the clock of", r.checkClock(ctx, c.RedisAhead)); err != nil {
 			err = errors.Join(err, r.Stop(ctx))
 		}
 	}

@@ -9,13 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoOtherClock is what starting a container with another clock comes to where its image
-// lacks libfaketime or libtcmalloc: images that are made here have both, and private nodes
-// get both.
-var ErrNoOtherClock = errors.New("its clock is this machine's, since libfaketime or libtcmalloc_minimal is missing")
-
-// errClock is the same of a private node, which has what it takes.
-var errClock = errors.New("its clock is not what it was set to")
+// ErrNoOtherClock is what starting a container with another clock comes to. libfaketime
+// changes the clock of Redis as Debian 12 has it; later ones end, or never start, with it.
+var ErrNoOtherClock = errors.New("a Redis whose clock is not this machine's runs as a private node alone")
 
 // otherClock returns the environment in which a program's clock is so far ahead of the
 // machine's. The allocator that Redis brings reads the clock before libfaketime can answer;
@@ -31,8 +27,8 @@ func otherClock(ahead time.Duration) map[string]string {
 	}
 }
 
-// checkClock returns amiss, with what was found, where the clock does not go as it should.
-func (r *Redis) checkClock(ctx context.Context, ahead time.Duration, amiss error) error {
+// checkClock returns an error where the clock does not go as it should.
+func (r *Redis) checkClock(ctx context.Context, ahead time.Duration) error {
 	return r.command(func(c *redis.Client) error {
 		began := time.Now()
 		now, err := c.Time(ctx).Result()
@@ -41,7 +37,7 @@ func (r *Redis) checkClock(ctx context.Context, ahead time.Duration, amiss error
 		}
 		// Redis was asked at one of the two instants, or between them.
 		if least, most := time.Until(now), now.Sub(began); least > ahead || most < ahead {
-			return fmt.Errorf("%w: %v ahead rather than %v", amiss, least, ahead)
+			return fmt.Errorf("it is %v ahead rather than %v", least, ahead)
 		}
 		return nil
 	})

@@ -13,10 +13,10 @@ const redisInside = 6379
 
 // startRedisContainer runs an image that takes its settings as the official one
 // does.
-func startRedisContainer(ctx context.Context, image string, env map[string]string) (*Redis, error) {
+func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 	const settings = "/usr/local/etc/redis/redis.conf"
 	inside := fmt.Sprintf("%d/tcp", redisInside)
-	b, err := newBox(box{name: "redis", image: image, args: []string{"redis-server", settings}, env: env}, inside)
+	b, err := newBox(box{name: "redis", image: image, args: []string{"redis-server", settings}}, inside)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
