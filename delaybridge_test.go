@@ -1,10 +1,8 @@
 package delaybridge_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -369,29 +367,8 @@ func TestExamples(t *testing.T) {
 		{ExampleClient_Get, "cancelled\n"},
 		{ExampleClient_Consume, "closing order-2\n"},
 	} {
-		if got := printed(t, example.run); got != example.want {
+		if got := servertest.Printed(t, example.run); got != example.want {
 			t.Errorf("got %q, want %q", got, example.want)
 		}
 	}
-}
-
-// printed returns what a function prints.
-func printed(t *testing.T, run func()) string {
-	t.Helper()
-	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	usual := os.Stdout
-	os.Stdout = out
-	run()
-	os.Stdout = usual
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	if _, err := io.Copy(&said, in); err != nil {
-		t.Fatal(err)
-	}
-	return said.String()
 }
