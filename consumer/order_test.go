@@ -140,7 +140,7 @@ func TestWhatWaitsForItsTurnIsGivenBack(t *testing.T) {
 		return nil
 	})
 	c.OrderBy, c.Prefetch, c.AMQPURL = customer, 60, b.userToBeCut()
-	r := start(t, c)
+	start(t, c)
 	<-held
 	b.cutConnections(2)
 	b.wantConsumer() // of the next session; a-0 is still with its handler
@@ -157,9 +157,7 @@ func TestWhatWaitsForItsTurnIsGivenBack(t *testing.T) {
 		}
 		return nil
 	})
-	b.wantHeld(b.queue, 0)
-	r.stop()
-	b.wantHeld(b.queue, 0)
+	b.wantHeld(b.queue, 0) // but a message whose acknowledgement was cut off may be in hand again
 }
 
 func TestAPanicInOrderByIsNotTheEnd(t *testing.T) {
