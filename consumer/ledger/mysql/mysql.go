@@ -26,9 +26,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema"
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/internal/schema"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 //go:embed migrations

@@ -23,8 +23,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema/pgschema"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/internal/schema/pgschema"
 )
 
 //go:embed migrations

@@ -24,9 +24,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema"
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/internal/schema"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 //go:embed migrations

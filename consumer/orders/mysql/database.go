@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 	ledger "github.com/delaybridge/delaybridge/consumer/ledger/mysql"
 	"github.com/delaybridge/delaybridge/consumer/orders/internal/change"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 // attempts is how often a transaction is tried that lost against others.

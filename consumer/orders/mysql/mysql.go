@@ -12,9 +12,9 @@ import (
 	"embed"
 	"fmt"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/internal/change"
+	"github.com/delaybridge/delaybridge/internal/schema"
 )
 
 //go:embed migrations

@@ -13,9 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema/pgschema"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/internal/change"
+	"github.com/delaybridge/delaybridge/internal/schema/pgschema"
 )
 
 //go:embed migrations

@@ -4,9 +4,9 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
 	ledger "github.com/delaybridge/delaybridge/consumer/ledger/sqlite"
 	"github.com/delaybridge/delaybridge/consumer/orders/internal/change"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 // database is a file as a [change.Database].

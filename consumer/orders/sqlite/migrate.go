@@ -6,7 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 //go:embed schema.sql

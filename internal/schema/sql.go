@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 // lockTimeout is how many seconds one process waits for another one's scripts.

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/delaybridge/delaybridge/consumer/internal/schema"
+	"github.com/delaybridge/delaybridge/internal/schema"
 )
 
 // lock is the number of the advisory lock that one process holds while it applies

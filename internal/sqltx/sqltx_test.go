@@ -10,7 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // the database/sql driver
 
-	"github.com/delaybridge/delaybridge/consumer/internal/sqltx"
+	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
 
 func open(t *testing.T) *sql.DB {
