@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 )
@@ -63,7 +62,7 @@ func (p *publication) parse(line []byte) error {
 	p.message = message.Message{ID: l.ID, Entry: l.Entry, RoutingKey: l.Key, ContentType: l.ContentType}
 	var faults []error
 	var err error
-	if p.message.Headers, err = tableOf(l.Headers); err != nil {
+	if p.message.Headers, err = wire.TableOf(l.Headers); err != nil {
 		faults = append(faults, fmt.Errorf("headers: %w", err))
 	}
 	if p.when, err = parseWhen(l.In, l.At, "in", "at"); err != nil {
@@ -125,49 +124,6 @@ func jsonType(t reflect.Type) string {
 		return "object"
 	}
 	return t.Kind().String()
-}
-
-// tableOf turns a JSON object into headers. Whole numbers become int64, all
-// others float64.
-func tableOf(object map[string]any) (amqp.Table, error) {
-	if object == nil {
-		return nil, nil
-	}
-	table := make(amqp.Table, len(object))
-	for name, value := range object {
-		header, err := headerOf(value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		table[name] = header
-	}
-	return table, nil
-}
-
-func headerOf(value any) (any, error) {
-	switch v := value.(type) {
-	case json.Number:
-		if whole, err := v.Int64(); err == nil {
-			return whole, nil
-		}
-		float, err := v.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("%s is out of range", v)
-		}
-		return float, nil
-	case map[string]any:
-		return tableOf(v)
-	case []any:
-		array := make([]any, len(v))
-		for i, element := range v {
-			var err error
-			if array[i], err = headerOf(element); err != nil {
-				return nil, err
-			}
-		}
-		return array, nil
-	}
-	return value, nil
 }
 
 // lineReader splits its input into lines, however long they are.
