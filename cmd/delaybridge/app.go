@@ -72,6 +72,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newDoctorCommand(a),
 		newBridgeCommand(a),
 		newConsumeCommand(a),
+		newRelayCommand(a),
 		newQuarantineCommand(a),
 		newOrderCommand(a),
 		newConfigCommand(a),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,10 +66,22 @@ func TestScripts(t *testing.T) {
 					"bind":        onBind,
 					"complete":    awaitComplete,
 					"said":        awaitSaid,
+					"sql":         onSQL,
 				},
 			})
 		})
 	}
+}
+
+// onSQL runs a statement on an SQLite file: sql FILE STATEMENT.
+func onSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql FILE STATEMENT")
+	}
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(60000)")
+	ts.Check(err)
+	_, err = db.ExecContext(context.Background(), args[1])
+	ts.Check(errors.Join(err, db.Close()))
 }
 
 // program returns a folder with the test program under the name delaybridge.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,6 +22,9 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	producermetrics "github.com/delaybridge/delaybridge/producer/metrics"
+	"github.com/delaybridge/delaybridge/producer/outbox"
+	outboxmetrics "github.com/delaybridge/delaybridge/producer/outbox/metrics"
+	"github.com/delaybridge/delaybridge/producer/outbox/mysql"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	bridgemetrics "github.com/delaybridge/delaybridge/redisbridge/metrics"
 	"github.com/delaybridge/delaybridge/topology"
@@ -203,9 +207,15 @@ func instrument(t *testing.T, registerer prometheus.Registerer, prefix string) {
 		AMQPURL: url, Topology: top, Queue: "closing",
 		Handler: consumer.HandlerFunc(func(context.Context, message.Message) error { return nil }),
 	})
-	_, produce := producermetrics.NewProducer(registerer, producer.Config{AMQPURL: url, Topology: top})
-	if bridge != nil || consume != nil || produce != nil {
-		t.Fatal(bridge, consume, produce)
+	p, produce := producermetrics.NewProducer(registerer, producer.Config{AMQPURL: url, Topology: top})
+	db, err := sql.Open("mysql", "shop@tcp(127.0.0.1:1)/shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	_, relay := outboxmetrics.NewRelay(registerer, prefix, outbox.RelayConfig{Store: mysql.New(db), Publisher: p})
+	if bridge != nil || consume != nil || produce != nil || relay != nil {
+		t.Fatal(bridge, consume, produce, relay)
 	}
 }
 

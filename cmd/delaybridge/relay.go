@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	_ "modernc.org/sqlite" // the database/sql driver
+
+	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/producer/outbox"
+	"github.com/delaybridge/delaybridge/producer/outbox/metrics"
+	"github.com/delaybridge/delaybridge/producer/outbox/mysql"
+	"github.com/delaybridge/delaybridge/producer/outbox/postgres"
+	"github.com/delaybridge/delaybridge/producer/outbox/sqlite"
+)
+
+// databaseVariable is the environment variable for --database-url, since what a command line
+// says others can read.
+const databaseVariable = "DELAYBRIDGE_DATABASE_URL"
+
+// failedMost bounds --list-failed where no --limit is given.
+const failedMost = 1000
+
+func newRelayCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "relay --database-url URL [--list-failed | --retry-failed [SEQ]...]",
+		Short: "Send what services put into their database's outbox, until interrupted",
+		Long: `Sends the rows of the table delaybridge_outbox, which it makes where there is none:
+a service in any language inserts them in its own transaction, and what they ask for
+happens if that transaction commits. Any number of relays may run side by side.
+docs/outbox.md describes the columns.
+
+A row goes once RabbitMQ or Redis has what it asks for. One that can never be sent is set
+aside with the reason: --list-failed shows those, and --retry-failed has them sent again,
+all of them or those with these numbers.
+
+On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
+		Example: `  DELAYBRIDGE_DATABASE_URL=postgres://shop@localhost/shop delaybridge relay
+  delaybridge relay --database-url sqlite:///var/lib/shop/shop.db --list-failed`,
+	}
+	var r relayJob
+	d := outbox.Defaults()
+	service := serviceFlags(cmd)
+	service.supervised = true
+	flags := cmd.Flags()
+	flags.StringVar(&r.url, "database-url", "", "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path (environment: "+databaseVariable+")")
+	flags.DurationVar(&r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
+	flags.IntVar(&r.config.Batch, "batch", d.Batch, "how many rows to send at a time, 1 to 1000")
+	flags.IntVar(&r.config.Workers, "workers", d.Workers, "how many batches to send at a time; each takes a connection to the database")
+	listFailed := flags.Bool("list-failed", false, "print the rows that were set aside, and exit")
+	retryFailed := flags.Bool("retry-failed", false, "have rows sent again that were set aside, and exit")
+	limit := flags.Int("limit", failedMost, "with --list-failed: at most so many rows")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		switch {
+		case *listFailed && *retryFailed:
+			return usage(errors.New("--list-failed and --retry-failed exclude each other"))
+		case len(args) > 0 && !*retryFailed:
+			return usage(fmt.Errorf("unexpected argument %q: only --retry-failed takes numbers of rows", args[0]))
+		case *limit < 1:
+			return usage(fmt.Errorf("--limit %d: must be at least 1", *limit))
+		case r.config.Poll <= 0:
+			return usage(fmt.Errorf("--poll %v: must be longer than 0", r.config.Poll))
+		}
+		seqs := make([]int64, len(args))
+		for i, arg := range args {
+			if seqs[i], err = strconv.ParseInt(arg, 10, 64); err != nil {
+				return usage(fmt.Errorf("%q is no number of a row: --list-failed shows them", arg))
+			}
+		}
+		if text, ok := a.settings.lookupEnv(databaseVariable); ok && r.url == "" {
+			r.url = text
+		}
+		r.app, r.settings, r.service = a, settings, service
+		store, closeStore, err := openOutbox(cmd.Context(), r.url, r.config.Workers)
+		if err != nil {
+			return err
+		}
+		defer closeStore()
+		ctx, cancel := context.WithTimeout(cmd.Context(), settings.ConnectTimeout)
+		defer cancel()
+		if err := awaitOutbox(ctx, store); err != nil {
+			return err
+		}
+		switch {
+		case *listFailed:
+			return listFailedRows(cmd.Context(), a, store, *limit, *format)
+		case *retryFailed:
+			n, err := store.Retry(cmd.Context(), seqs...)
+			if err == nil {
+				fmt.Fprintf(a.err, "rows that are sent again: %d\n", n)
+			}
+			return err
+		}
+		return r.run(cmd.Context(), store)
+	}
+	return cmd
+}
+
+// migrating is an outbox whose table can be made.
+type migrating interface {
+	outbox.Store
+	Migrate(ctx context.Context) error
+}
+
+// awaitOutbox makes the table, as soon as the database answers.
+func awaitOutbox(ctx context.Context, store migrating) error {
+	for {
+		err := store.Migrate(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return codedError{exitUnreachable, fmt.Errorf("cannot reach the database: %w", err)}
+		case <-time.After(retryRedis):
+		}
+	}
+}
+
+// openOutbox opens the database of a URL. It does no I/O.
+func openOutbox(ctx context.Context, text string, workers int) (migrating, func(), error) {
+	const want = "want postgres://, mysql:// or sqlite:///path"
+	if text == "" {
+		return nil, nil, usage(fmt.Errorf("--database-url is missing: %s", want))
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, nil, usage(fmt.Errorf("--database-url is not a URL: %s", want))
+	}
+	switch u.Scheme {
+	case "postgres", "postgresql":
+		config, err := pgxpool.ParseConfig(text)
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+		}
+		config.MaxConns = max(config.MaxConns, int32(min(workers, maxConnections))+2) //nolint:gosec // at most maxConnections; one listens, one counts
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+		}
+		return postgres.New(pool), pool.Close, nil
+	case "mysql", "mariadb":
+		dsn, err := dsnOf(u)
+		if err != nil {
+			return nil, nil, usage(err)
+		}
+		db, err := sql.Open("mysql", dsn)
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+		}
+		return mysql.New(db), func() { _ = db.Close() }, nil
+	case "sqlite", "file":
+		path := strings.TrimPrefix(u.Opaque+u.Path, "//")
+		if path == "" {
+			return nil, nil, usage(errors.New("--database-url names no file: write sqlite:///path"))
+		}
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+		if err != nil {
+			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+		}
+		return sqlite.New(db), func() { _ = db.Close() }, nil
+	}
+	return nil, nil, usage(fmt.Errorf("--database-url begins with %q: %s", u.Scheme+":", want))
+}
+
+// maxConnections bounds what a relay takes of a database's connections.
+const maxConnections = 100
+
+// dsnOf is a URL as the driver wants it.
+func dsnOf(u *url.URL) (string, error) {
+	name := strings.TrimPrefix(u.Path, "/")
+	if name == "" {
+		return "", errors.New("--database-url names no database: write mysql://user:password@host:port/database")
+	}
+	c := mysqldriver.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.DBName = "tcp", u.Host, name
+	if u.Port() == "" {
+		c.Addr += ":3306"
+	}
+	switch tls := u.Query().Get("tls"); tls {
+	case "", "true", "false", "skip-verify", "preferred":
+		c.TLSConfig = tls
+	default:
+		return "", fmt.Errorf("--database-url: tls=%q: use true, false, skip-verify or preferred", tls)
+	}
+	return c.FormatDSN(), nil
+}
+
+// relayJob is one run of the command.
+type relayJob struct {
+	*app
+	url      string
+	config   outbox.RelayConfig
+	settings config
+	service  *service
+}
+
+func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
+	log := r.logger(r.settings)
+	if err := r.service.listen(ctx, log); err != nil {
+		return err
+	}
+	provider, flush, err := r.openTraces(ctx, "relay", log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	park, closePark, err := r.openPark(r.settings, log, parkUse{r.service, provider, true})
+	if err != nil {
+		return err
+	}
+	defer closePark()
+	p, err := r.service.newProducer(producer.Config{
+		AMQPURL: r.settings.AMQPURL, Topology: r.settings.Topology, Parker: park,
+		ConnectionName: "delaybridge relay", Logger: log, TracerProvider: provider,
+	})
+	if err != nil {
+		return usage(err)
+	}
+	r.config.Store, r.config.Publisher, r.config.Park, r.config.Logger = store, p, park, log
+	relay, err := r.newRelay()
+	if err != nil {
+		return usage(err)
+	}
+	defer r.service.serve(ctx, func(ctx context.Context) error { return errors.Join(relay.Check(), p.Check(), park.Check(ctx)) })()
+	return runRelay(ctx, log, relay, p)
+}
+
+// newRelay makes a relay, which keeps metrics if they are served.
+func (r *relayJob) newRelay() (*outbox.Relay, error) {
+	if !r.service.counts() {
+		return outbox.NewRelay(r.config)
+	}
+	return metrics.NewRelay(r.service.registry, r.settings.Topology.Prefix(), r.config)
+}
+
+// runRelay runs a relay until ctx ends, and its producer until the relay has ended.
+func runRelay(ctx context.Context, log *slog.Logger, relay *outbox.Relay, p *producer.Producer) error {
+	log.Info("relay starts")
+	publishing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	relaying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var both errgroup.Group
+	both.Go(func() error {
+		defer cancel() // without a connection there is nothing to be done
+		return p.Run(publishing)
+	})
+	both.Go(func() error {
+		defer stop()
+		return relay.Run(relaying)
+	})
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	log.Info("relay stopped")
+	return nil
+}
+
+// failedRow is a row that was set aside, as it is printed.
+type failedRow struct {
+	Seq       int64     `json:"seq"`
+	Action    string    `json:"action"`
+	ID        string    `json:"id"`
+	Entry     string    `json:"entry,omitempty"`
+	Key       string    `json:"routing_key,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	FailedAt  time.Time `json:"failed_at"`
+	Reason    string    `json:"reason"`
+}
+
+func listFailedRows(ctx context.Context, a *app, store outbox.Store, limit int, format string) error {
+	failed, err := store.Failed(ctx, limit)
+	if err != nil {
+		return err
+	}
+	rows := make([]failedRow, len(failed))
+	for i, f := range failed {
+		rows[i] = failedRow{
+			Seq: f.Seq, Action: string(f.Action), ID: f.MessageID, Entry: f.Entry, Key: f.RoutingKey,
+			CreatedAt: time.UnixMilli(f.CreatedMS).UTC(), FailedAt: f.At.UTC(), Reason: f.Reason,
+		}
+	}
+	return emit(a.out, format, rows, []string{"SEQ", "ACTION", "ID", "FAILED", "REASON"}, func(r failedRow) []string {
+		return []string{strconv.FormatInt(r.Seq, 10), r.Action, r.ID, r.FailedAt.Format(time.RFC3339), r.Reason}
+	})
+}
