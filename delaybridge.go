@@ -18,6 +18,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
+	"github.com/delaybridge/delaybridge/producer/outbox"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -113,6 +114,7 @@ type Client struct {
 	mu        sync.Mutex
 	started   bool
 	consumers []*consumer.Consumer
+	relays    []*outbox.Relay
 }
 
 // New checks c. It does no I/O. The error names every fault of c at once.
@@ -189,6 +191,22 @@ func (c *Client) Consume(config ConsumerConfig) error {
 	return nil
 }
 
+// Relay has Run send what a service puts into an outbox, such as that of package
+// producer/outbox/postgres, in its own transactions. It must be called before Run.
+func (c *Client) Relay(store outbox.Store) error {
+	relay, err := outbox.NewRelay(outbox.RelayConfig{Store: store, Publisher: c.producer, Park: c.park, Logger: c.config.Logger})
+	if err != nil {
+		return fmt.Errorf("delaybridge: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started {
+		return errors.New("delaybridge: Relay must be called before Run")
+	}
+	c.relays = append(c.relays, relay)
+	return nil
+}
+
 // Run keeps the connections and consumes until ctx ends. Then it lets handlers and what is
 // being published finish, closes the client and returns nil. It returns an error only where
 // trying again cannot help, such as a wrong URL, or a queue that does not exist at the start.
@@ -197,7 +215,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.mu.Lock()
 	again := c.started
 	c.started = true
-	consumers := slices.Clone(c.consumers)
+	consumers, relays := slices.Clone(c.consumers), slices.Clone(c.relays)
 	c.mu.Unlock()
 	if again {
 		return errors.New("delaybridge: Run can be called once")
@@ -222,6 +240,9 @@ func (c *Client) Run(ctx context.Context) error {
 			}
 			return err
 		})
+	}
+	for _, one := range relays {
+		consuming.Go(func() error { return one.Run(ctx) })
 	}
 	<-ctx.Done()
 	err := consuming.Wait()

@@ -1,6 +1,7 @@
 package delaybridge_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -32,14 +33,21 @@ const closing = "closing"
 
 // shop has a bridge, and is where clients are of use.
 type shop struct {
-	*testing.T
+	testing.TB
 	config delaybridge.Config
 }
 
-func open(t *testing.T) *shop {
+func open(t testing.TB) *shop {
+	t.Helper()
+	return openAt(t, "")
+}
+
+// openAt is open with a Redis of the test's own, or the shared one where it has none.
+func openAt(t testing.TB, redisURL string) *shop {
 	t.Helper()
 	env := servertest.ForTest(t)
-	s := &shop{T: t, config: delaybridge.Config{
+	env.RedisURL = cmp.Or(redisURL, env.RedisURL)
+	s := &shop{TB: t, config: delaybridge.Config{
 		AMQPURL: env.AMQPURL, RedisURL: env.RedisURL,
 		Topology: topology.Config{Prefix: env.Prefix, Tiers: []time.Duration{500 * time.Millisecond, time.Second}, Lead: time.Second, Shards: 2},
 	}}
