@@ -48,9 +48,9 @@ func TestCopyOfALostRescheduleIsTheMessage(t *testing.T) {
 		later   time.Duration // to which it is rescheduled after the loss; 0 if it is not
 	}{
 		"known":                          {knowsIt: true},
-		"known, and rescheduled again":   {knowsIt: true, later: 14 * time.Second},
+		"known, and rescheduled again":   {knowsIt: true, later: 25 * time.Second},
 		"unknown":                        {},
-		"unknown, and rescheduled again": {later: 3 * time.Second},
+		"unknown, and rescheduled again": {later: 25 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

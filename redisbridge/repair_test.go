@@ -219,6 +219,7 @@ func TestUserWhoMayNotConfigure(t *testing.T) {
 	if got.at.Before(due) || got.Journey.Path == message.Path("parked, then lane 1s") {
 		t.Errorf("arrived %v after its due time by path %q", got.at.Sub(due), got.Journey.Path)
 	}
+	log.await(t, "no configure permission")
 	if n := log.count("no configure permission"); n != 1 {
 		t.Errorf("the missing permission was logged %d times, want once", n)
 	}
