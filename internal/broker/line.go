@@ -50,8 +50,9 @@ type sent struct {
 func newLine(ch *amqp.Channel, silent func()) *line {
 	l := &line{ch: ch, confirmed: make(chan *sent, 64), ended: make(chan struct{}), silent: silent}
 	go l.answer(&answers{
-		returns: ch.NotifyReturn(make(chan amqp.Return, returnBuffer)),
-		closed:  ch.NotifyClose(make(chan *amqp.Error, 1)),
+		returns:  ch.NotifyReturn(make(chan amqp.Return, returnBuffer)),
+		closed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
+		returned: map[returned][]string{},
 	})
 	return l
 }
@@ -174,19 +175,22 @@ func (l *line) outcome(a *answers, s *sent) error {
 
 // answers is what comes from the broker, apart from confirms.
 type answers struct {
-	returns  <-chan amqp.Return // nil once closed
-	closed   <-chan *amqp.Error // nil once closed
-	returned []amqp.Return      // whose messages are not known yet, in the order of publishing
-	reason   error              // why the channel was closed
+	returns  <-chan amqp.Return    // nil once closed
+	closed   <-chan *amqp.Error    // nil once closed
+	returned map[returned][]string // why, of messages that are not known yet, in the order of publishing
+	reason   error                 // why the channel was closed
 }
+
+// returned is what tells a message that was returned from others.
+type returned struct{ exchange, key, id string }
 
 func (a *answers) hear(r amqp.Return, ok bool) {
 	if !ok {
 		a.returns = nil
 		return
 	}
-	r.Body = nil // it may be large
-	a.returned = append(a.returned, r)
+	one := returned{r.Exchange, r.RoutingKey, r.MessageId}
+	a.returned[one] = append(a.returned[one], r.ReplyText)
 }
 
 // end notes why the channel was closed. Only the broker and the network have a
@@ -215,12 +219,15 @@ func (a *answers) returnOf(s *sent) (why string, ok bool) {
 			heard = true
 		}
 	}
-	for i := range a.returned {
-		if r := &a.returned[i]; r.MessageId == s.id && r.Exchange == s.exchange && r.RoutingKey == s.key {
-			why = r.ReplyText
-			a.returned = append(a.returned[:i], a.returned[i+1:]...)
-			return why, true
-		}
+	one := returned{s.exchange, s.key, s.id}
+	reasons := a.returned[one]
+	switch len(reasons) {
+	case 0:
+		return "", false
+	case 1:
+		delete(a.returned, one)
+	default:
+		a.returned[one] = reasons[1:]
 	}
-	return "", false
+	return reasons[0], true
 }
