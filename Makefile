@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 # Most tests wait for a broker rather than for a processor, so many run at a time. RACE=1 looks for data races, too,
 # which takes twice as long on two cores.
-GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -parallel=16 -timeout=20m
+GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -parallel=8 -timeout=20m
 DEVSERVERS := go run ./internal/servers/cmd/devservers
 LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 

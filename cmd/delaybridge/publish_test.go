@@ -147,8 +147,13 @@ func TestServerDiesUnderPublish(t *testing.T) {
 	confirmed := 0
 	for c.output.Scan() {
 		if confirmed++; confirmed == 500 {
-			// Its output is read meanwhile: with a full pipe nothing would be in flight.
-			go func() { killed <- server.Kill(t.Context()) }()
+			// Its output is read meanwhile: with a full pipe nothing would be in flight. What
+			// is sent while the broker stands still is in flight when it dies.
+			go func() {
+				err := server.Pause(t.Context())
+				time.Sleep(time.Second)
+				killed <- errors.Join(err, server.Kill(t.Context()))
+			}()
 		}
 	}
 	c.ends(t, exitUnreachable)
