@@ -80,10 +80,9 @@ func TestClaimWithoutAnswerIsRepeated(t *testing.T) {
 func TestBridgesShareAndTakeOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
-	quick := func(c *redisbridge.Config) { c.Lease = time.Second }
-	stop := b.run(t, quick)
+	stop := b.run(t, nil)
 	b.parkMany(t, "one", 200)
-	b.run(t, quick)
+	b.run(t, nil)
 	b.parkMany(t, "both", 200)
 	stop()
 	b.parkMany(t, "other", 200)
