@@ -47,6 +47,18 @@ func TestEachQueueIsJudgedByItself(t *testing.T) {
 			},
 			state: history.OrderState{State: history.StatePending},
 		},
+		"it is said to be delivered, and is cancelled, used again, before it came to the other": {
+			add: []history.Event{
+				{At: 3_000_100, Kind: history.Cancel, Order: "o-1"},
+				{At: 3_000_200, Kind: history.CancelLate, Order: "o-1", Since: 3000},
+				{At: 3_000_300, Kind: history.Publish, Order: "o-1", NotBefore: 9_000_000},
+				{At: 3_000_400, Kind: history.Published, Order: "o-1"},
+				{At: 3_000_500, Kind: history.Cancel, Order: "o-1"},
+				{At: 3_000_600, Kind: history.Cancelled, Order: "o-1"},
+				{At: 3_000_700, Kind: history.Dropped, Order: twin, Detail: "cancelled"},
+			},
+			state: history.OrderState{State: history.StatePending},
+		},
 		"it came to one of them before the exchange was deleted": {
 			add: []history.Event{
 				{At: 3_500_000, Kind: history.Fault, Detail: "deleted", Splits: true},

@@ -102,8 +102,11 @@ func (r *record) comesAfter(at int64) bool {
 	return slices.ContainsFunc(r.received, func(e Event) bool { return e.At >= at && e.Attempt == 0 })
 }
 
-// neverCame says whether the message has not come, to this queue or to the other one alone.
-func (r *record) neverCame() bool { return len(r.received) == 0 && !r.elsewhere }
+// neverCame says whether the message has come to none of its queues. An answer that it was
+// delivered is about the first to which it came.
+func (r *record) neverCame() bool {
+	return len(r.received) == 0 && (r.twin == nil || len(r.twin.received) == 0)
+}
 
 // cameSplit says whether the message came while one for two queues may have come to one of
 // them alone.
