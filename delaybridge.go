@@ -57,7 +57,8 @@ var (
 // Config of a [Client]. Topology, DedupeWindow and Tombstones must be those of the bridges:
 // [FromEnv] and [LoadFile] read what the command delaybridge reads.
 type Config struct {
-	// AMQPURL is RabbitMQ: amqp:// or amqps://user:password@host:port/vhost. Required.
+	// AMQPURL is RabbitMQ: amqp:// or amqps://user:password@host:port/vhost, or several hosts of
+	// a cluster with commas between them, which are tried in random order. Required.
 	AMQPURL string
 	// RedisURL is Redis, as in [redisbridge.NewClient]. Empty is none: what equals no tier
 	// waits in RabbitMQ until a bridge takes it, nothing can be cancelled, rescheduled or

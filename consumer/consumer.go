@@ -59,7 +59,8 @@ const (
 // Config says what to consume and how. AMQPURL, Topology, Queue and Handler are
 // required.
 type Config struct {
-	// AMQPURL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
+	// AMQPURL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost, or several hosts
+	// of a cluster with commas between them, which are tried in random order.
 	AMQPURL string
 	// Topology names the ready exchange and the quarantine.
 	Topology *topology.Topology

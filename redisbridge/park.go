@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
@@ -93,7 +93,7 @@ func NewPark(c ParkConfig) (*Park, error) {
 
 // ownerOf returns the owner that a URL names; what is wrong with it a connection says. Only the broker knows the cluster.
 func ownerOf(amqpURL string) store.Owner {
-	uri, err := amqp.ParseURI(amqpURL)
+	uri, err := broker.ParseURI(amqpURL)
 	if amqpURL == "" || err != nil {
 		return store.Owner{}
 	}

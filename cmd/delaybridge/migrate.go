@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -131,7 +131,7 @@ func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, form
 
 func (a *app) readDefinitions(ctx context.Context, settings config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
 	if f.definitions == "" {
-		uri, err := amqp.ParseURI(settings.AMQPURL)
+		uri, err := broker.ParseURI(settings.AMQPURL)
 		if err != nil {
 			return migration.Definitions{}, usage(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -201,7 +200,7 @@ func managementOf(c config) (*topology.Management, error) {
 	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
 		return nil, err
 	}
-	uri, err := amqp.ParseURI(c.AMQPURL)
+	uri, err := broker.ParseURI(c.AMQPURL)
 	if err != nil {
 		return nil, err
 	}

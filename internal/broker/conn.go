@@ -11,8 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
-	"net/url"
 	"sync"
 	"time"
 
@@ -22,7 +22,8 @@ import (
 
 // Config of a [Conn].
 type Config struct {
-	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
+	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost. Several hosts of a
+	// cluster, host:port,host:port, are tried in random order.
 	URL string
 	// Name is shown as the connection's name in the management UI.
 	Name string
@@ -70,14 +71,7 @@ type Conn struct {
 
 // New checks the configuration. It does no I/O.
 func New(c Config) (*Conn, error) {
-	_, err := amqp.ParseURI(c.URL)
-	if u, parseErr := url.Parse(c.URL); parseErr == nil && Misread(u) {
-		err = ErrMisread
-	}
-	if err != nil {
-		if _, ok := errors.AsType[*url.Error](err); ok {
-			err = errUnparsable // the parser's error quotes the URL, or what it takes for its port
-		}
+	if _, err := ParseURI(c.URL); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
 	}
 	if c.Logger == nil {
@@ -119,7 +113,7 @@ func (c *Conn) supervise(ctx context.Context) error {
 		if err == nil {
 			wait.Reset()
 			connected, said = true, ""
-			log.Info("connected to RabbitMQ")
+			log.Info("connected to RabbitMQ", "address", conn.RemoteAddr())
 			err = c.serve(ctx, conn, hangUp)
 			lost, patience = time.Now(), c.config.GiveUpAfter
 		}
@@ -144,14 +138,32 @@ func (c *Conn) supervise(ctx context.Context) error {
 	return nil
 }
 
-// dial also returns what ends the connection without a word to the broker.
+// dial tries the hosts in random order, so that the connections of many processes spread over
+// the nodes. It also returns what ends the connection without a word to the broker.
 func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
+	hosts := Hosts(c.config.URL)
+	var failed error
+	for _, i := range rand.Perm(len(hosts)) {
+		conn, hangUp, err := c.dialHost(ctx, hosts[i])
+		switch {
+		case err == nil:
+			return conn, hangUp, nil
+		case failed == nil:
+			failed = err
+		default:
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
+	}
+	return nil, nil, failed
+}
+
+func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, func() error, error) {
 	properties := c.properties()
 	var socket net.Conn
-	conn, err := amqp.DialConfig(c.config.URL, amqp.Config{
+	conn, err := amqp.DialConfig(rawURL, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
-		SASL:       c.outspoken(properties),
+		SASL:       outspoken(rawURL, properties),
 		Dial: func(network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 			if err != nil {
@@ -163,7 +175,7 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error)
 		},
 	})
 	if err != nil {
-		return nil, nil, classifyDial(err, c.config.URL)
+		return nil, nil, classifyDial(err, rawURL)
 	}
 	return conn, socket.Close, nil
 }
@@ -171,8 +183,8 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error)
 // outspoken returns the URL's user and password in a form that has the broker
 // say so when it refuses them. Otherwise it just ends the connection, as a
 // broker does that dies. Nil leaves other mechanisms to the library.
-func (c *Conn) outspoken(properties amqp.Table) []amqp.Authentication {
-	uri, err := amqp.ParseURI(c.config.URL)
+func outspoken(rawURL string, properties amqp.Table) []amqp.Authentication {
+	uri, err := amqp.ParseURI(rawURL)
 	if err != nil || len(uri.AuthMechanism) > 0 {
 		return nil
 	}
@@ -309,7 +321,7 @@ func (c *Conn) Server(ctx context.Context) (cluster, vhost string, err error) {
 		return "", "", err
 	}
 	cluster, _ = conn.Properties["cluster_name"].(string)
-	uri, err := amqp.ParseURI(c.config.URL)
+	uri, err := ParseURI(c.config.URL)
 	return cluster, uri.Vhost, err
 }
 

@@ -259,6 +259,14 @@ func TestRunEndsWhereTryingAgainIsInVain(t *testing.T) {
 			"amqp://guest:wr0ng@127.0.0.1:1/",
 			broker.ErrUnreachable, []string{"127.0.0.1:1", "is it running"},
 		},
+		"nobody listens at any of the hosts": {
+			"amqp://guest:wr0ng@127.0.0.1:1,127.0.0.1:2/",
+			broker.ErrUnreachable, []string{"127.0.0.1:1,127.0.0.1:2", "127.0.0.1:1:", "127.0.0.1:2:", "is it running"},
+		},
+		"wrong password, and one host down": {
+			with(func(u *url.URL) { u.User, u.Host = url.UserPassword(stranger, "wr0ng"), "127.0.0.1:1,"+u.Host }),
+			broker.ErrConfiguration, []string{"user name or password", stranger},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,6 +290,36 @@ func TestRunEndsWhereTryingAgainIsInVain(t *testing.T) {
 				t.Errorf("a channel after that: got %v, want %v", again, c.cause)
 			}
 		})
+	}
+}
+
+// Which host comes first is chance; ten connections leave none that did not try the dead one.
+func TestHostThatIsDownIsPassedOver(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	u, err := url.Parse(env.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = "127.0.0.1:1," + u.Host + ",127.0.0.1:2"
+	for range 10 {
+		conn, err := broker.New(broker.Config{URL: u.String(), StartWithin: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- conn.Run(ctx) }()
+		if err := conn.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, vhost, err := conn.Server(t.Context()); err != nil || vhost != env.VHost {
+			t.Errorf("virtual host %q, %v, want %q", vhost, err, env.VHost)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

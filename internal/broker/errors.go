@@ -47,7 +47,7 @@ func classifyDial(err error, rawURL string) error {
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%w: %s: the server's certificate is not trusted: %w", ErrConfiguration, Redact(rawURL), err)
 	// Where the connection ends in the middle of the handshake, the library assumes
-	// that the password is wrong. RabbitMQ says so itself (see Conn.outspoken).
+	// that the password is wrong. RabbitMQ says so itself (see outspoken).
 	case !errors.As(err, &refused) || !refused.Server:
 		return err
 	case refused.Code == amqp.AccessRefused && !strings.Contains(refused.Reason, "vhost"):

@@ -68,7 +68,7 @@ func TestMissingExchange(t *testing.T) {
 
 func TestNewRejectsWrongURLs(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "localhost:5672", "http://guest:secret@localhost/", "amqp://guest:secret@local host/", "amqp://u:secret@h:port/"} {
+	for _, url := range []string{"", "localhost:5672", "http://guest:secret@localhost/", "amqp://guest:secret@local host/", "amqp://u:secret@h:port/", "amqp://u:secret@a,/", "amqp://u:secret@a,b c/", "amqp://u:sec,ret/x@a"} {
 		_, err := broker.New(broker.Config{URL: url})
 		if !errors.Is(err, broker.ErrConfiguration) || !strings.Contains(err.Error(), "amqp://user:password@host:5672/vhost") {
 			t.Errorf("%q: got %v, want ErrConfiguration and an example", url, err)
@@ -91,6 +91,9 @@ func TestRedact(t *testing.T) {
 		"redis://h:1?addr=h:2&addr=u:secret@h:3":                           "redis://h:1?addr=h%3A2&addr=xxxxx",
 		"redis://h:1/0?master_name=m&password=sec@ret":                     "redis://h:1/0?master_name=m&password=xxxxx",
 		"amqp://u:p@12/secret@h/v":                                         "amqp://xxxxx",
+		"amqp://u:s,ecret@a:1,b:2,c/v":                                     "amqp://u:xxxxx@a:1,b:2,c/v",
+		"amqp://u:secret@a:1,b:two/v":                                      "a URL that cannot be parsed",
+		"amqp://u:12,3/secret@h/":                                          "amqp://xxxxx",
 		"u:secret@h:5672":                                                  "a URL that cannot be parsed",
 	} {
 		if got := broker.Redact(url); got != want {

@@ -8,17 +8,27 @@ import (
 	"time"
 )
 
-// hidden stands for a secret.
-const hidden = "xxxxx"
+const (
+	hidden     = "xxxxx" // stands for a secret
+	unparsable = "a URL that cannot be parsed"
+)
 
 // Redact returns rawURL, of RabbitMQ or Redis, without what is or may be a secret, for
 // messages and logs. Passwords may be in the query, too: there the URL of Redis Sentinels
 // has the password of Redis.
 func Redact(rawURL string) string {
-	u, err := url.Parse(rawURL)
+	hosts := Hosts(rawURL)
+	u, err := url.Parse(hosts[0])
+	for _, other := range hosts[1:] {
+		next, err := url.Parse(other)
+		if u == nil || err != nil {
+			return unparsable
+		}
+		u.Host += "," + next.Host
+	}
 	switch {
 	case err != nil, u.Scheme == "", u.Host == "" && u.Scheme != "unix":
-		return "a URL that cannot be parsed"
+		return unparsable
 	case Misread(u), strings.Contains(u.EscapedPath(), "@"):
 		return u.Scheme + "://" + hidden
 	}

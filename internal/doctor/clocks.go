@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
 const (
@@ -117,7 +119,12 @@ func (x *examination) brokerOffset(ctx context.Context) (node string, o offset, 
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(name)
 	asked := x.Now()
-	conn, err := amqp.DialConfig(x.AMQPURL, amqp.Config{Properties: properties, Dial: amqp.DefaultDial(x.Patience)})
+	var conn *amqp.Connection
+	for _, host := range broker.Hosts(x.AMQPURL) {
+		if conn, err = amqp.DialConfig(host, amqp.Config{Properties: properties, Dial: amqp.DefaultDial(x.Patience)}); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return "", offset{}, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
 // Tags of a user of the management API. An administrator has all of them.
@@ -151,7 +151,7 @@ func (x *examination) remove(path string) string {
 
 // amqpUser is the user of the bridge.
 func (x *examination) amqpUser() string {
-	uri, err := amqp.ParseURI(x.AMQPURL)
+	uri, err := broker.ParseURI(x.AMQPURL)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Hosts returns the URL of each host of an AMQP URL. A URL may name several nodes of one
+// cluster: amqp://user:password@a:5672,b:5672,c/vhost. It always returns at least one.
+func Hosts(rawURL string) []string {
+	scheme, rest, found := strings.Cut(rawURL, "://")
+	if !found || !strings.HasPrefix(scheme, "amqp") {
+		return []string{rawURL}
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	hosts, behind := rest[:end], rest[end:]
+	at := strings.LastIndexByte(hosts, '@') + 1
+	before := scheme + "://" + hosts[:at]
+	var list []string
+	for host := range strings.SplitSeq(hosts[at:], ",") {
+		list = append(list, before+host+behind)
+	}
+	return list
+}
+
+// ParseURI reads an AMQP URL that may name several hosts, and returns the first of them; what
+// else it says holds for all.
+func ParseURI(rawURL string) (amqp.URI, error) {
+	hosts := Hosts(rawURL)
+	var first amqp.URI
+	for i, host := range hosts {
+		uri, err := amqp.ParseURI(host)
+		u, parseErr := url.Parse(host)
+		switch _, ours := errors.AsType[*url.Error](err); {
+		case parseErr == nil && Misread(u):
+			return amqp.URI{}, ErrMisread
+		case ours:
+			return amqp.URI{}, errUnparsable // the parser's error quotes the URL, or what it takes for its port
+		case err != nil:
+			return amqp.URI{}, err
+		case len(hosts) > 1 && u.Hostname() == "":
+			return amqp.URI{}, errNoHost
+		case i == 0:
+			first = uri
+		}
+	}
+	return first, nil
+}
+
+var errNoHost = errors.New("there is no host before or behind a comma")
