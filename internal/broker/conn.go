@@ -143,7 +143,7 @@ func (c *Conn) supervise(ctx context.Context) error {
 func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
 	hosts := Hosts(c.config.URL)
 	var failed error
-	for _, i := range rand.Perm(len(hosts)) {
+	for _, i := range rand.Perm(len(hosts)) { //nolint:gosec // it keeps no secret
 		conn, hangUp, err := c.dialHost(ctx, hosts[i])
 		switch {
 		case err == nil:
