@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/cenkalti/backoff/v5"
@@ -107,7 +108,7 @@ func (r *run) declareOwn(ch *amqp.Channel) error {
 		return broker.Classify(err)
 	}
 	for _, key := range r.config.Bind {
-		if err := r.bind(ch, key, r.config.Topology.ReadyExchange()); err != nil {
+		if err := r.bind(ch, key, r.config.Topology.ReadyExchangeOf(r.config.Entry), r.config.BindArguments); err != nil {
 			return err
 		}
 	}
@@ -120,14 +121,15 @@ func (r *run) declareOwn(ch *amqp.Channel) error {
 // deleted is listed when the exchange is back, but routes nothing, and to bind once more
 // changes nothing (seen with 4.3.6). Another one of the same key, added and taken away,
 // makes both route; to take away the binding itself would leave a gap.
-func (r *run) bind(ch *amqp.Channel, key, exchange string) error {
-	if err := ch.QueueBind(r.config.Queue, key, exchange, false, nil); err != nil {
+func (r *run) bind(ch *amqp.Channel, key, exchange string, args amqp.Table) error {
+	if err := ch.QueueBind(r.config.Queue, key, exchange, false, args); err != nil {
 		return r.classify(err)
 	}
 	if !r.doubtful.Load() {
 		return nil
 	}
 	renewing := amqp.Table{"x-delaybridge-renewing": true} // tells the two apart
+	maps.Copy(renewing, args)
 	if err := ch.QueueBind(r.config.Queue, key, exchange, false, renewing); err != nil {
 		return r.classify(err)
 	}

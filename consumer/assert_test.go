@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // bindingKeys returns the keys by which the consumer's queue is bound, sorted.
@@ -101,6 +105,45 @@ func (b *broker) wantRouted(r *running) {
 
 // The deletion of the ready exchange takes all bindings along, and while it is
 // missing nothing can be bound to it; that does not end the consumer.
+// A binding to the ready exchange of an entry is put back like one to the default one.
+func TestQueueOfAnEntry(t *testing.T) {
+	t.Parallel()
+	const entry = "regions"
+	b := newBareBroker(t)
+	b.topology = describe(t, topology.Config{Prefix: b.topology.Prefix(), Shards: 1, Entries: []topology.Entry{{Name: entry, Kind: amqp.ExchangeHeaders}}})
+	b.apply()
+	c := b.config(acknowledge)
+	c.Bind, c.Entry, c.BindArguments, c.RepairEvery = nil, entry, map[string]any{"x-match": "any", "region": "eu", "vip": true}, 20*time.Millisecond
+	r := start(t, c)
+	<-r.ready
+	ready := b.topology.ReadyExchangeOf(entry)
+	ch := b.channel()
+	publish := func(id, region string) error {
+		return ch.Publish(ready, "", true, false, amqp.Publishing{MessageId: id, Headers: amqp.Table{"region": region}})
+	}
+	if err := errors.Join(publish("abroad", "us"), publish("at home", "eu")); err != nil {
+		t.Fatal(err)
+	}
+	if o := r.observe(1)[0]; o.Message.ID != "at home" {
+		t.Errorf("got %q", o.Message.ID)
+	}
+	if d := b.get(b.topology.Unrouted()); d.MessageId != "abroad" {
+		t.Errorf("%q is unrouted", d.MessageId)
+	}
+	if err := ch.QueueUnbind(b.queue, "", ready, amqp.Table(c.BindArguments)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if err := publish("again", "eu"); err != nil {
+			t.Fatal(err)
+		}
+		if seen := r.observations(); len(seen) < 2 {
+			return errors.New("it is routed nowhere")
+		}
+		return nil
+	})
+}
+
 func TestReadyExchangeDeletedAndPutBack(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
@@ -45,12 +47,16 @@ func TestNewNamesEveryFault(t *testing.T) {
 
 func TestNewChecksTheQueue(t *testing.T) {
 	t.Parallel()
-	d := describe(t, topology.Config{})
+	d := describe(t, topology.Config{Entries: []topology.Entry{
+		{Name: "orders", Kind: amqp.ExchangeTopic}, {Name: "audit", Kind: amqp.ExchangeFanout}, {Name: "regions", Kind: amqp.ExchangeHeaders},
+	}})
 	for name, c := range map[string]struct {
 		queue   string
 		bind    []string
 		delayer consumer.Delayer
 		single  bool
+		entry   string
+		args    map[string]any
 		want    string // part of the error, or empty where there is none
 	}{
 		"retries of unrouted":            {queue: d.Unrouted(), delayer: &republisher{}, want: "leave the Delayer out"},
@@ -64,11 +70,19 @@ func TestNewChecksTheQueue(t *testing.T) {
 		"the inbox":                      {queue: d.Inbox(), want: "before they are due"},
 		"too long":                       {queue: strings.Repeat("q", 256), want: "too long"},
 		"the broker's":                   {queue: "amq.billing", bind: []string{"#"}, want: "belong to the broker"},
+		"an entry of its own":            {queue: "billing", bind: []string{"#"}, entry: "orders"},
+		"an entry's, bound by its owner": {queue: "billing", entry: "orders", want: "as its owner has bound it"},
+		"an entry that is not there":     {queue: "billing", bind: []string{"#"}, entry: "order", want: `Entry "order"`},
+		"no key, of all":                 {queue: "billing", bind: []string{""}, entry: "audit"},
+		"no key, of a topic":             {queue: "billing", bind: []string{""}, entry: "orders", want: "binding key"},
+		"arguments alone":                {queue: "billing", entry: "regions", args: map[string]any{"region": "eu"}},
+		"arguments that no topic has":    {queue: "billing", bind: []string{"#"}, entry: "orders", args: map[string]any{"region": "eu"}, want: "type topic"},
+		"arguments of no AMQP type":      {queue: "billing", entry: "regions", args: map[string]any{"region": struct{}{}}, want: "BindArguments"},
 		"a binding too long":             {queue: "billing", bind: []string{strings.Repeat("k", 256)}, want: "binding key"},
 	} {
 		_, err := consumer.New(consumer.Config{
 			AMQPURL: "amqp://localhost", Topology: d, Queue: c.queue, Bind: c.bind, Handler: consumer.HandlerFunc(acknowledge),
-			Delayer: c.delayer, SingleActive: c.single,
+			Delayer: c.delayer, SingleActive: c.single, Entry: c.entry, BindArguments: c.args,
 		})
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -89,7 +103,7 @@ func TestNewKeepsThePasswordSecret(t *testing.T) {
 func TestHandlersErrorsKeepTheirCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no such order")
-	for _, err := range []error{consumer.Reject(cause), consumer.RetryAfter(time.Second, cause), &consumer.PanicError{Value: cause}} {
+	for _, err := range []error{consumer.Reject(cause), consumer.RetryAfter(time.Second, cause), consumer.RetryForever(cause), &consumer.PanicError{Value: cause}} {
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), cause.Error()) {
 			t.Errorf("%T hides its cause: %v", err, err)
 		}

@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/consumer/ledger"
@@ -67,9 +68,16 @@ type Config struct {
 	// Queue is consumed. Without Bind it must exist, with whatever arguments.
 	Queue string
 	// Bind has the consumer declare Queue, a durable quorum queue, and bind it
-	// to the ready exchange by these routing keys, in which * stands for one
-	// word and # for any number. Defaults to none.
+	// to the ready exchange of Entry by these routing keys; of a topic, * stands for one
+	// word and # for any number. Defaults to none, or to one empty key with BindArguments.
 	Bind []string
+	// Entry is whose ready exchange Bind means, one of the topology's entries. Defaults
+	// to the default one.
+	Entry string
+	// BindArguments go with each binding to a ready exchange of the type headers: the headers
+	// that a message must have, and x-match (all, any, all-with-x, any-with-x). A value
+	// matches one of its own type. Defaults to none.
+	BindArguments map[string]any
 	// RepairEvery is how often the consumer declares Queue and its bindings
 	// again, in case they were deleted, or the ready exchange with them: a declaration and one request for each binding, on a channel of
 	// their own. Messages that fall due meanwhile are in the unrouted queue. After
@@ -229,6 +237,9 @@ func (c Config) withDefaults() Config {
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
 	}
+	if len(c.Bind) == 0 && len(c.BindArguments) > 0 {
+		c.Bind = []string{""}
+	}
 	if c.Prefetch == 0 {
 		c.Prefetch = min(max(defaultPrefetch, 2*c.Concurrency), maxPrefetch)
 	}
@@ -285,11 +296,7 @@ func (c Config) faults() (faults []error) {
 	if c.SingleActive && len(c.Bind) == 0 {
 		fault("SingleActive: without Bind the queue is as its owner has declared it")
 	}
-	for _, key := range c.Bind {
-		if key == "" || len(key) > maxName {
-			fault("binding key %.40q: use 1 to %d bytes", key, maxName)
-		}
-	}
+	c.bindingFaults(fault)
 	if c.Concurrency < 1 {
 		fault("Concurrency %d: use at least 1", c.Concurrency)
 	}
@@ -306,6 +313,42 @@ func (c Config) faults() (faults []error) {
 		}
 	}
 	return faults
+}
+
+func (c Config) bindingFaults(fault func(format string, args ...any)) {
+	kind := c.readyKind()
+	if kind == "" {
+		fault("Entry %q: the topology has no entry of that name; see the setting entries", c.Entry)
+		return
+	}
+	if c.Entry != "" && len(c.Bind) == 0 {
+		fault("Entry %q: without Bind the queue is bound as its owner has bound it", c.Entry)
+	}
+	takesAll := kind == amqp.ExchangeFanout || kind == amqp.ExchangeHeaders
+	for _, key := range c.Bind {
+		if key == "" && !takesAll || len(key) > maxName {
+			fault("binding key %.40q: use 1 to %d bytes", key, maxName)
+		}
+	}
+	if len(c.BindArguments) > 0 && kind != amqp.ExchangeHeaders {
+		fault("BindArguments: the ready exchange of entry %q is of the type %s, and only one of the type headers looks at them", c.Entry, kind)
+	}
+	if err := amqp.Table(c.BindArguments).Validate(); err != nil {
+		fault("BindArguments: %v", err)
+	}
+}
+
+// readyKind is the type of the ready exchange that Queue is bound to, and "" if there is none.
+func (c Config) readyKind() string {
+	if c.Entry == "" || c.Topology == nil {
+		return amqp.ExchangeTopic
+	}
+	for _, e := range c.Topology.Entries() {
+		if e.Name == c.Entry {
+			return e.Kind
+		}
+	}
+	return ""
 }
 
 // keepsWaiting reports whether queue is one in which messages wait for their

@@ -25,7 +25,9 @@ type Delayer interface {
 // false where it was the last one. What waits in the consumer must be done with before the
 // broker takes it back, which would have its attempts count anew.
 func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
-	if _, rejected := errors.AsType[*rejection](o.Err); rejected || o.Attempts >= s.config.Retry.Attempts {
+	_, rejected := errors.AsType[*rejection](o.Err)
+	_, patient := errors.AsType[*patience](o.Err)
+	if rejected || o.Attempts >= s.config.Retry.Attempts && !patient {
 		return 0, false
 	}
 	pause := s.config.Retry.Pause(o.Attempts, rand.Float64()) //nolint:gosec // it keeps no secret
@@ -97,7 +99,7 @@ func (s *session) takeSlot(h *held) bool {
 // bindForRetries has the queue get what comes back to it, by its name.
 func (r *run) bindForRetries(ch *amqp.Channel) error {
 	exchange := r.config.Topology.RetryExchange()
-	err := r.bind(ch, r.config.Queue, exchange)
+	err := r.bind(ch, r.config.Queue, exchange, nil)
 	if errors.Is(err, broker.ErrForbidden) {
 		return fmt.Errorf("bind the queue to %s for its retries, which takes write permission for the queue and read permission for the exchange: %w", exchange, err)
 	}

@@ -122,6 +122,29 @@ func TestRetryComesBackToItsQueueAlone(t *testing.T) {
 	}
 }
 
+func TestRetriedForeverIsNeverTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	n := 0
+	c := b.config(func(context.Context, message.Message) error {
+		if n++; n <= 5 {
+			return fmt.Errorf("the shop is closed: %w", consumer.RetryForever(errHandler))
+		}
+		return errHandler
+	})
+	c.Delayer, c.Retry.Attempts = b.republisher(), 2
+	b.bind()
+	r := start(t, c)
+	b.publish(whole())
+	seen := r.observe(6)
+	byAttempt(seen)
+	for i, o := range seen {
+		if want := map[bool]consumer.Outcome{true: consumer.Delayed, false: consumer.Quarantined}[i < 5]; o.Outcome != want || o.Attempts != i+1 {
+			t.Errorf("attempt %d: %s, want %s", o.Attempts, o.Outcome, want)
+		}
+	}
+}
+
 func TestTheLastAttemptIsCountedOverRetries(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

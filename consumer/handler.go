@@ -16,6 +16,7 @@ import (
 //   - [Reject] quarantines it at once;
 //   - [RetryAfter], or any other error, has it handled again after a pause, and
 //     quarantined after the last attempt that Config.Retry allows;
+//   - [RetryForever] has it handled again after a pause, however often it was;
 //   - a panic is an error, a *[PanicError].
 //
 // The message's Journey says how often it was handled before, and what came of it.
@@ -41,6 +42,16 @@ func Reject(err error) error { return &rejection{orNoReason(err)} }
 // an attempt. Without a Config.Delayer see there for how long that may be; with one,
 // message.MaxDelay is the most.
 func RetryAfter(d time.Duration, err error) error { return &postponement{orNoReason(err), d} }
+
+// RetryForever returns an error by which a handler says that it is not the message that is at
+// fault, such as when a service it needs is down: the message is handled again after the pause
+// that Config.Retry makes, and not quarantined for the number of its attempts. Without a
+// Config.Delayer it is quarantined when it was held for as long as it may.
+func RetryForever(err error) error { return &patience{orNoReason(err)} }
+
+type patience struct{ error }
+
+func (p *patience) Unwrap() error { return p.error }
 
 type rejection struct{ error }
 

@@ -80,7 +80,7 @@ func (r *run) session(ctx context.Context, wary bool) error {
 func (s *session) open() error {
 	t := s.config.Topology
 	for _, exchange := range []struct{ name, kind string }{
-		{t.Quarantine(), amqp.ExchangeFanout}, {t.ReadyExchange(), amqp.ExchangeTopic},
+		{t.Quarantine(), amqp.ExchangeFanout}, {t.ReadyExchangeOf(s.config.Entry), s.config.readyKind()},
 	} {
 		if err := s.ch.ExchangeDeclarePassive(exchange.name, exchange.kind, true, false, false, false, nil); err != nil {
 			s.doubtful.Store(true)
