@@ -4,26 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/consumer/ledger"
+	"github.com/delaybridge/delaybridge/consumer/ledger/redis"
 	"github.com/delaybridge/delaybridge/consumer/metrics"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 func newConsumeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "consume --queue QUEUE [--bind KEY]... [--orders FILE] [--count N]",
-		Short: "Print messages as they become due, and close the orders they are about",
+		Use:   "consume --queue QUEUE [--bind KEY]... [--exec COMMAND | --orders FILE] [--count N]",
+		Short: "Print messages as they become due, run a program for each, or close orders",
 		Long: `Consumes a queue and prints one line per message: ID, routing key, path,
 lateness and outcome. Of each it asks Redis whether it was cancelled or rescheduled on
 its way, and if so drops it; while Redis does not answer, messages stay in the queue.
 With --bind it declares the queue and binds it to the
 ready exchange; without, the queue must exist. With --orders it closes the order
 whose ID the message bears, unless that is paid; without, it only acknowledges.
+
+With --exec it has sh run a command for each message: the body is its standard input, and
+DELAYBRIDGE_MESSAGE_ID, _ROUTING_KEY, _ENTRY, _HEADERS (JSON), _CONTENT_TYPE,
+_CORRELATION_ID, _REPLY_TO, _TYPE, _APP_ID, _USER_ID, _TIMESTAMP, _PUBLISHED, _DUE, _PATH and
+_ATTEMPT are in its environment. What it prints goes to standard error. Exit code 0
+acknowledges the message; 75 has it tried again, however often; any other tries it again
+until --max-attempts. With --once a message that comes again, and one that is published
+again with the same ID, does not run the command again once that has succeeded.
 
 A message that cannot be handled for now is tried again after a pause, which grows
 from attempt to attempt, and then goes to quarantine. Meanwhile it waits in Redis, and
@@ -32,19 +45,29 @@ a bridge brings it back to this queue; without Redis it waits in hand.
 On SIGINT or SIGTERM it finishes the message in hand, leaves the rest in the
 queue and exits with 0, or with 130 where --count was not reached.`,
 		Example: `  delaybridge consume --queue closing --bind order.unpaid --orders orders.db
-  delaybridge consume --queue anything --bind '#' -o jsonl --count 1`,
+  delaybridge consume --queue closing --bind order.unpaid --exec ./close-order.sh --once
+  delaybridge consume --queue anything --bind '#' -o jsonl --count 1 --timeout 1m`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	var c consumer.Config
 	var file string
 	var count int
-	var withoutRedis bool
+	var withoutRedis, once bool
+	var timeout time.Duration
+	var bindArguments []string
+	run := &external{output: &lockedWriter{w: a.err}}
 	service := serviceFlags(cmd)
 	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Queue, "queue", "", "the queue to consume (required)")
 	flags.StringArrayVar(&c.Bind, "bind", nil, "routing key to bind the queue by, where * is one word and # any number; may be repeated")
+	flags.StringVar(&c.Entry, "entry", "", "with --bind: the entry whose messages to get, one of the setting entries (default: the default one)")
+	flags.StringArrayVar(&bindArguments, "bind-argument", nil, "NAME=TEXT, for an entry whose ready exchange has the type headers: a header that messages must have, or x-match; may be repeated")
 	flags.StringVar(&file, "orders", "", "close orders in this SQLite file")
+	flags.StringVar(&run.command, "exec", "", "have sh run this command for each message")
+	flags.DurationVar(&run.timeout, "exec-timeout", 0, "end a command that takes longer, which is then tried again (default: never)")
+	flags.BoolVar(&once, "once", false, "with --exec: remember in Redis for a week which messages the command has succeeded with")
+	flags.DurationVar(&timeout, "timeout", 0, "end after so long, in failure where --count was not reached (default: never)")
 	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
 	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
@@ -65,12 +88,27 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if err != nil {
 			return err
 		}
-		if count < 0 {
+		switch {
+		case count < 0:
 			return usage(fmt.Errorf("--count %d: must not be negative", count))
+		case timeout < 0 || run.timeout < 0:
+			return usage(errors.New("--timeout and --exec-timeout must not be negative"))
+		case run.command != "" && file != "":
+			return usage(errors.New("use --exec or --orders, not both"))
+		case run.command == "" && (once || run.timeout > 0):
+			return usage(errors.New("--once and --exec-timeout are for --exec"))
+		case once && withoutRedis:
+			return usage(errors.New("--once remembers in Redis: leave --without-redis out"))
+		}
+		if c.BindArguments, err = parseBindArguments(bindArguments); err != nil {
+			return usage(err)
 		}
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
-		p := &consumePrinter{out: a.out, format: *format, count: count, stop: stop, closed: map[string]orders.Outcome{}}
+		if timeout > 0 {
+			defer time.AfterFunc(timeout, stop).Stop()
+		}
+		p := &consumePrinter{out: a.out, format: *format, count: count, timeout: timeout, stop: stop, closed: map[string]orders.Outcome{}}
 		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
 		c.Observe = p.observe
@@ -108,6 +146,14 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			}
 			await = func() error { return awaitPark(ctx, park, settings.ConnectTimeout) }
 		}
+		if once {
+			ledger, closeLedger, err := openLedger(settings)
+			if err != nil {
+				return err
+			}
+			defer closeLedger()
+			c.Ledger = ledger
+		}
 		if c.Delayer == nil && !flags.Changed("max-attempts") {
 			c.Retry.Attempts = consumer.Retry{}.Held().Attempts
 		}
@@ -115,6 +161,9 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			c.Retry.Cap = consumer.Retry{Base: c.Retry.Base}.Held().Cap
 		}
 		c.Handler = consumer.HandlerFunc(func(context.Context, message.Message) error { return nil })
+		if run.command != "" {
+			c.Handler = run
+		}
 		if file != "" {
 			store, err := sqlite.Open(ctx, file)
 			if err != nil {
@@ -140,6 +189,32 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		return p.result(cmd.Context())
 	}
 	return cmd
+}
+
+// openLedger returns what remembers in Redis which messages a command has succeeded with.
+func openLedger(c config) (ledger.Ledger, func(), error) {
+	client, err := redisbridge.NewClient(c.RedisURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := redis.New(redis.Config{Client: client, Prefix: c.Topology.Prefix() + ":ledger:"})
+	return kept, func() { _ = client.Close() }, err
+}
+
+// parseBindArguments returns what --bind-argument says, or nil.
+func parseBindArguments(texts []string) (map[string]any, error) {
+	var arguments map[string]any
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := arguments[name]; !ok || name == "" || twice {
+			return nil, fmt.Errorf("--bind-argument %q: write NAME=TEXT, each name once", text)
+		}
+		if arguments == nil {
+			arguments = map[string]any{}
+		}
+		arguments[name] = value
+	}
+	return arguments, nil
 }
 
 // parseOrderBy returns by what messages are kept in order: nothing, for an empty text.

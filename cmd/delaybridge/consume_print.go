@@ -40,6 +40,8 @@ type consumePrinter struct {
 	format string
 	count  int // 0 means no end
 	stop   context.CancelFunc
+	// timeout is what stops it, too.
+	timeout time.Duration
 
 	mu     sync.Mutex
 	seen   int
@@ -120,7 +122,11 @@ func (p *consumePrinter) note(_ int, err error) {
 func (p *consumePrinter) result(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil && p.seen < p.count {
+	switch {
+	case p.err != nil || p.seen >= p.count:
+	case ctx.Err() == nil:
+		return fmt.Errorf("%d of %d messages came within --timeout (%v)", p.seen, p.count, p.timeout)
+	default:
 		return fmt.Errorf("interrupted after %d of %d messages: %w", p.seen, p.count, context.Cause(ctx))
 	}
 	return p.err
