@@ -105,7 +105,7 @@ func (w *world) countOrders(final *history.Final) error {
 func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 	rows, err := db.QueryContext(w.ctx, `
 		SELECT o.id, sku, quantity, state, coalesce(c.n, 0)
-		FROM orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
+		FROM delaybridge_orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 	if err := w.countMails(db, final); err != nil {
 		return err
 	}
-	stock, err := db.QueryContext(w.ctx, `SELECT sku, available FROM stock`)
+	stock, err := db.QueryContext(w.ctx, `SELECT sku, available FROM delaybridge_stock`)
 	if err != nil {
 		return err
 	}

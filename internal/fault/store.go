@@ -166,7 +166,7 @@ var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
 	storeSQLite: {
 		`CREATE TABLE closings (id TEXT NOT NULL)`,
 		`CREATE TABLE mails (id TEXT NOT NULL)`,
-		`CREATE TRIGGER closed AFTER UPDATE OF state ON orders WHEN NEW.state = 'closed'
+		`CREATE TRIGGER closed AFTER UPDATE OF state ON delaybridge_orders WHEN NEW.state = 'closed'
 			BEGIN INSERT INTO closings VALUES (NEW.id); END`,
 	},
 	storePostgres: {
@@ -174,13 +174,13 @@ var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
 		`CREATE TABLE mails (id text NOT NULL)`,
 		`CREATE FUNCTION note_closing() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN INSERT INTO closings VALUES (NEW.id); RETURN NEW; END $$`,
-		`CREATE TRIGGER closed AFTER UPDATE OF state ON orders FOR EACH ROW
+		`CREATE TRIGGER closed AFTER UPDATE OF state ON delaybridge_orders FOR EACH ROW
 			WHEN (NEW.state = 'closed') EXECUTE FUNCTION note_closing()`,
 	},
 	storeMySQL: {
 		`CREATE TABLE closings (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
 		`CREATE TABLE mails (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
-		`CREATE TRIGGER closed AFTER UPDATE ON orders FOR EACH ROW
+		`CREATE TRIGGER closed AFTER UPDATE ON delaybridge_orders FOR EACH ROW
 			INSERT INTO closings SELECT NEW.id FROM DUAL WHERE NEW.state = 'closed'`,
 	},
 }

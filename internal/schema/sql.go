@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 
 	"github.com/delaybridge/delaybridge/internal/sqltx"
 )
@@ -30,7 +31,32 @@ func MySQL(ctx context.Context, db *sql.DB, component string, files fs.FS) error
 			_, err := conn.ExecContext(ctx, `DO RELEASE_LOCK(`+name+`)`)
 			return errors.Join(failed, err)
 		}, nil
-	}, `CREATE TABLE IF NOT EXISTS `+Table+` (component VARBINARY(64) NOT NULL PRIMARY KEY, version INT NOT NULL)`)
+	}, isOurs, `CREATE TABLE IF NOT EXISTS `+Table+` (component VARBINARY(64) NOT NULL PRIMARY KEY, version INT NOT NULL)`)
+}
+
+// tableComment is that of each table that a script makes on MySQL.
+const tableComment = "delaybridge"
+
+var created = regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+)`)
+
+// isOurs refuses a table of somebody else's that has the name of the one that a script makes: to make
+// that if it does not exist would adopt it. One of ours, which an interrupted script has left, says so
+// in its comment.
+func isOurs(ctx context.Context, conn *sql.Conn, script string) error {
+	name := created.FindStringSubmatch(script)
+	if name == nil {
+		return nil
+	}
+	var comment string
+	err := conn.QueryRowContext(ctx, `SELECT table_comment FROM information_schema.tables
+		WHERE table_schema = DATABASE() AND table_name = ?`, name[1]).Scan(&comment)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err == nil && comment != tableComment:
+		return fmt.Errorf("table %s is there already, and is not the delay bridge's: rename it, or use another database", name[1])
+	}
+	return err
 }
 
 // SQLite brings a component up to date in an SQLite file. Any number of processes
@@ -54,12 +80,13 @@ func SQLite(ctx context.Context, db *sql.DB, component string, files fs.FS) erro
 			}
 			return failed
 		}, nil
-	}, `CREATE TABLE IF NOT EXISTS `+Table+` (component TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
+	}, func(context.Context, *sql.Conn, string) error { return nil }, `CREATE TABLE IF NOT EXISTS `+Table+` (component TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
 }
 
 // on applies a component's scripts over one connection, alone.
 func on(ctx context.Context, db *sql.DB, component string, files fs.FS,
-	alone func(*sql.Conn) (done func(context.Context, error) error, err error), createTable string,
+	alone func(*sql.Conn) (done func(context.Context, error) error, err error),
+	may func(context.Context, *sql.Conn, string) error, createTable string,
 ) error {
 	scripts, err := Read(files)
 	if err != nil {
@@ -75,10 +102,10 @@ func on(ctx context.Context, db *sql.DB, component string, files fs.FS,
 		return err
 	}
 	// A context that has ended must not leave the lock on a connection in the pool.
-	return done(context.WithoutCancel(ctx), apply(ctx, conn, component, scripts, createTable))
+	return done(context.WithoutCancel(ctx), apply(ctx, conn, component, scripts, may, createTable))
 }
 
-func apply(ctx context.Context, conn *sql.Conn, component string, scripts Scripts, createTable string) error {
+func apply(ctx context.Context, conn *sql.Conn, component string, scripts Scripts, may func(context.Context, *sql.Conn, string) error, createTable string) error {
 	version := 0
 	found := conn.QueryRowContext(ctx, `SELECT version FROM `+Table+` WHERE component = ?`, component).Scan(&version)
 	if found != nil { // most likely the first time; if it is something else, this says so
@@ -91,7 +118,11 @@ func apply(ctx context.Context, conn *sql.Conn, component string, scripts Script
 		return err
 	}
 	for _, script := range missing {
-		if _, err := conn.ExecContext(ctx, script); err != nil {
+		err := may(ctx, conn, script)
+		if err == nil {
+			_, err = conn.ExecContext(ctx, script)
+		}
+		if err != nil {
 			return fmt.Errorf("migrate %s to schema version %d: %w", component, version+1, err)
 		}
 		version++

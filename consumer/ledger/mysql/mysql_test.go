@@ -156,3 +156,14 @@ func TestMigrateKnowsALaterRelease(t *testing.T) {
 		t.Errorf("got %v, want to be told of a later release", err)
 	}
 }
+
+func TestTableOfSomebodyElseIsNotAdopted(t *testing.T) {
+	t.Parallel()
+	db := open(t, servertest.MariaDB(t))
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE delaybridge_ledger (id INT)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := mysql.New(db).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "delaybridge_ledger is there already") {
+		t.Errorf("got %v, want it to name the table", err)
+	}
+}

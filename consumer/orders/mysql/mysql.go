@@ -32,7 +32,7 @@ type Store struct {
 func New(db *sql.DB) *Store {
 	return &Store{db: db, shop: change.Shop{
 		Database: database{db},
-		Restocking: `INSERT INTO stock (sku, available) VALUES (?, ?)
+		Restocking: `INSERT INTO delaybridge_stock (sku, available) VALUES (?, ?)
 			ON DUPLICATE KEY UPDATE available = available + VALUES(available)`,
 		Locking: ` FOR UPDATE`,
 	}}

@@ -34,8 +34,8 @@ type Store struct {
 func New(pool *pgxpool.Pool) *Store {
 	return &Store{pool: pool, shop: change.Shop{
 		Database: database{pool},
-		Restocking: `INSERT INTO stock (sku, available) VALUES (?, ?)
-			ON CONFLICT (sku) DO UPDATE SET available = stock.available + excluded.available`,
+		Restocking: `INSERT INTO delaybridge_stock (sku, available) VALUES (?, ?)
+			ON CONFLICT (sku) DO UPDATE SET available = delaybridge_stock.available + excluded.available`,
 		Locking: ` FOR UPDATE`,
 	}}
 }

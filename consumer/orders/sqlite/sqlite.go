@@ -46,7 +46,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	return &Store{db: db, shop: change.Shop{
 		Database: database{db},
-		Restocking: `INSERT INTO stock (sku, available) VALUES (?, ?)
+		Restocking: `INSERT INTO delaybridge_stock (sku, available) VALUES (?, ?)
 			ON CONFLICT (sku) DO UPDATE SET available = available + excluded.available`,
 	}}, nil
 }

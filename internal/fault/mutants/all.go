@@ -138,7 +138,7 @@ func All() []Mutant {
 		{
 			Name: "the stock of a closed order is not given back",
 			File: "consumer/orders/internal/change/change.go",
-			Old:  "			_, err = q.Exec(ctx, `UPDATE stock SET available = available + ? WHERE sku = ?`, o.Quantity, o.SKU)\n",
+			Old:  "			_, err = q.Exec(ctx, `UPDATE delaybridge_stock SET available = available + ? WHERE sku = ?`, o.Quantity, o.SKU)\n",
 			New:  "",
 			Rule: "the stock adds up",
 		},

@@ -65,14 +65,14 @@ func (s *Shop) Place(ctx context.Context, o orders.Order) error {
 		case !errors.Is(err, orders.ErrUnknown):
 			return err
 		}
-		taken, err := q.Exec(ctx, `UPDATE stock SET available = available - ? WHERE sku = ? AND available >= ?`, o.Quantity, o.SKU, o.Quantity)
+		taken, err := q.Exec(ctx, `UPDATE delaybridge_stock SET available = available - ? WHERE sku = ? AND available >= ?`, o.Quantity, o.SKU, o.Quantity)
 		if err != nil {
 			return err
 		}
 		if taken == 0 {
 			return fmt.Errorf("%w: %d of %q", orders.ErrOutOfStock, o.Quantity, o.SKU)
 		}
-		_, err = q.Exec(ctx, `INSERT INTO orders (id, sku, quantity, state, placed_ms) VALUES (?, ?, ?, ?, ?)`,
+		_, err = q.Exec(ctx, `INSERT INTO delaybridge_orders (id, sku, quantity, state, placed_ms) VALUES (?, ?, ?, ?, ?)`,
 			o.ID, o.SKU, o.Quantity, string(orders.Pending), time.Now().UnixMilli())
 		return err
 	})
@@ -105,7 +105,7 @@ func (s *Shop) Close(ctx context.Context, id string) (outcome orders.Outcome, er
 			return err
 		case decided:
 			outcome = orders.OutcomeClosed
-			_, err = q.Exec(ctx, `UPDATE stock SET available = available + ? WHERE sku = ?`, o.Quantity, o.SKU)
+			_, err = q.Exec(ctx, `UPDATE delaybridge_stock SET available = available + ? WHERE sku = ?`, o.Quantity, o.SKU)
 			return err
 		case o.State == orders.Paid:
 			outcome = orders.OutcomePaid
@@ -123,7 +123,7 @@ func (s *Shop) Close(ctx context.Context, id string) (outcome orders.Outcome, er
 // decide moves a pending order to its final state, and returns whether it was
 // pending.
 func decide(ctx context.Context, q Querier, id string, state orders.State) (bool, error) {
-	n, err := q.Exec(ctx, `UPDATE orders SET state = ?, decided_ms = ? WHERE id = ? AND state = 'pending'`,
+	n, err := q.Exec(ctx, `UPDATE delaybridge_orders SET state = ?, decided_ms = ? WHERE id = ? AND state = 'pending'`,
 		string(state), time.Now().UnixMilli(), id)
 	return n > 0, err
 }

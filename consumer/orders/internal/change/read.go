@@ -9,7 +9,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/orders"
 )
 
-const selectOrders = `SELECT id, sku, quantity, state, placed_ms, decided_ms FROM orders `
+const selectOrders = `SELECT id, sku, quantity, state, placed_ms, decided_ms FROM delaybridge_orders `
 
 // Order returns one order, or an error that wraps orders.ErrUnknown.
 func (s *Shop) Order(ctx context.Context, id string) (orders.Order, error) {
@@ -30,7 +30,7 @@ func (s *Shop) Stock(ctx context.Context) ([]orders.Stock, error) {
 	return all(ctx, s.Read(ctx), func(scan func(...any) error) (stock orders.Stock, err error) {
 		err = scan(&stock.SKU, &stock.Available)
 		return stock, err
-	}, `SELECT sku, available FROM stock ORDER BY sku`)
+	}, `SELECT sku, available FROM delaybridge_stock ORDER BY sku`)
 }
 
 // find returns the order with an ID. locking ends the statement.

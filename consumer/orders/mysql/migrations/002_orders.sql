@@ -1,6 +1,6 @@
 -- VARBINARY, since texts are equal there when they differ by case or by spaces at
 -- the end.
-CREATE TABLE IF NOT EXISTS orders (
+CREATE TABLE IF NOT EXISTS delaybridge_orders (
   id         VARBINARY(255) NOT NULL PRIMARY KEY,
   sku        VARBINARY(255) NOT NULL,
   quantity   INT            NOT NULL CHECK (quantity > 0),
@@ -8,5 +8,5 @@ CREATE TABLE IF NOT EXISTS orders (
   placed_ms  BIGINT         NOT NULL, -- Unix time in milliseconds
   decided_ms BIGINT         NULL,
   CHECK ((decided_ms IS NULL) = (state = 'pending')),
-  FOREIGN KEY (sku) REFERENCES stock (sku)
-) ENGINE = InnoDB
+  FOREIGN KEY (sku) REFERENCES delaybridge_stock (sku)
+) ENGINE = InnoDB COMMENT = 'delaybridge'

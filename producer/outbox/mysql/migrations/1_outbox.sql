@@ -14,4 +14,4 @@ CREATE TABLE IF NOT EXISTS delaybridge_outbox (
   failed_ms     BIGINT,
   reason        TEXT,
   INDEX (message_id, entry, seq)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+) ENGINE = InnoDB COMMENT = 'delaybridge' ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
