@@ -9,6 +9,8 @@
 //		return err
 //	})
 //
+// With database/sql it is [NewSQL], and the effect finds its *sql.Tx by [SQLTx].
+//
 // An effect that uses the pool rather than [Tx] commits by itself, whatever
 // becomes of the mark; and it can wait for ever for a connection, where the pool's
 // are all held by calls of Once.
@@ -29,6 +31,12 @@ import (
 
 //go:embed migrations
 var migrations embed.FS
+
+const (
+	insertMark  = `INSERT INTO delaybridge_ledger (key, done) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`
+	deleteMarks = `DELETE FROM delaybridge_ledger WHERE key IN
+		(SELECT key FROM delaybridge_ledger WHERE done < $1 LIMIT $2)`
+)
 
 // Ledger is a [ledger.Ledger] and a [ledger.Forgetter]. Its marks are rows of the
 // table delaybridge_ledger, in the first schema of the connection's search_path.
@@ -69,8 +77,7 @@ func (l *Ledger) Mark(ctx context.Context, tx pgx.Tx, key string) (first bool, e
 	if err := ledger.CheckKey(key); err != nil {
 		return false, err
 	}
-	tag, err := tx.Exec(ctx, `INSERT INTO delaybridge_ledger (key, done) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`,
-		[]byte(key), time.Now())
+	tag, err := tx.Exec(ctx, insertMark, []byte(key), time.Now())
 	if err != nil {
 		return false, fmt.Errorf("ledger: mark %q: %w", key, err)
 	}
@@ -83,8 +90,7 @@ const lot = 10_000
 // Forget implements [ledger.Forgetter].
 func (l *Ledger) Forget(ctx context.Context, before time.Time) (forgotten int64, err error) {
 	for {
-		tag, err := l.pool.Exec(ctx, `DELETE FROM delaybridge_ledger WHERE key IN
-			(SELECT key FROM delaybridge_ledger WHERE done < $1 LIMIT $2)`, before, lot)
+		tag, err := l.pool.Exec(ctx, deleteMarks, before, lot)
 		if err != nil {
 			return forgotten, fmt.Errorf("ledger: forget marks: %w", err)
 		}

@@ -2,12 +2,15 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	_ "github.com/lib/pq"              // the driver postgres
 
 	"github.com/delaybridge/delaybridge/consumer/ledger/ledgertest"
 	"github.com/delaybridge/delaybridge/consumer/ledger/postgres"
@@ -69,6 +72,51 @@ func subject(ctx context.Context, pool *pgxpool.Pool) (ledgertest.Subject, error
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	ledgertest.Run(t, ledgertest.Suite{Fresh: fresh, Together: true})
+}
+
+// The same for database/sql, by two drivers.
+func TestConformanceOfSQL(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []string{"pgx", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			ledgertest.Run(t, ledgertest.Suite{Together: true, Fresh: func(t testing.TB) func() ledgertest.Subject {
+				t.Helper()
+				url := servertest.PostgreSQL(t)
+				return func() ledgertest.Subject {
+					db, err := sql.Open(driver, url)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = db.Close() })
+					db.SetMaxOpenConns(connections)
+					return sqlSubject(t, db)
+				}
+			}})
+		})
+	}
+}
+
+func sqlSubject(t testing.TB, db *sql.DB) ledgertest.Subject {
+	t.Helper()
+	l := postgres.NewSQL(db)
+	if err := l.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS effects (id bigserial, key bytea)`); err != nil {
+		t.Fatal(err)
+	}
+	return ledgertest.Subject{
+		Ledger: l,
+		Effect: func(ctx context.Context, key string) error {
+			_, err := postgres.SQLTx(ctx).ExecContext(ctx, `INSERT INTO effects (key) VALUES ($1)`, []byte(key))
+			return err
+		},
+		Effects: func(ctx context.Context, key string) (n int, err error) {
+			err = db.QueryRowContext(ctx, `SELECT count(*) FROM effects WHERE key = $1`, []byte(key)).Scan(&n)
+			return n, err
+		},
+	}
 }
 
 func TestProcessesAreKilled(t *testing.T) {
