@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/delaybridge/delaybridge/internal/settings"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -82,7 +82,7 @@ func parseInstant(flag, text string, now time.Time) (time.Time, error) {
 	if instant, err := time.Parse(time.RFC3339, text); err == nil {
 		return instant, nil
 	}
-	d, err := settings.ParseDuration(text)
+	d, err := wire.ParseDuration(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%s: %q is neither an instant, such as 2030-01-01T08:00:00Z, nor a duration, such as 10m", flag, text)
 	}

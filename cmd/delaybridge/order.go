@@ -12,7 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
-	"github.com/delaybridge/delaybridge/internal/settings"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -83,7 +83,7 @@ func (s *shop) placeCommand() *cobra.Command {
 }
 
 func publishable(id, key, in string) error {
-	delay, err := settings.ParseDuration(in)
+	delay, err := wire.ParseDuration(in)
 	if err != nil {
 		return fmt.Errorf("--in: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
-	"github.com/delaybridge/delaybridge/internal/settings"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/metrics"
@@ -177,15 +177,15 @@ func parseWhen(in, at, inName, atName string) (message.When, error) {
 	case in != "" && at != "":
 		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)
 	case in != "":
-		delay, err := settings.ParseDuration(in)
+		delay, err := wire.ParseDuration(in)
 		if err != nil {
 			return message.When{}, fmt.Errorf("%s: %w", inName, err)
 		}
 		return message.After(delay), nil
 	case at != "":
-		instant, err := time.Parse(time.RFC3339, at)
+		instant, err := wire.ParseInstant(at)
 		if err != nil {
-			return message.When{}, fmt.Errorf("%s: %q is not an instant: write 2030-01-01T08:00:00Z or 2030-01-01T08:00:00+01:00", atName, at)
+			return message.When{}, fmt.Errorf("%s: %w", atName, err)
 		}
 		return message.At(instant), nil
 	}

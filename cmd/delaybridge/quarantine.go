@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/quarantine"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 func newQuarantineCommand(a *app) *cobra.Command {
@@ -184,9 +185,9 @@ func (c *quarantineChoice) check(ids []string) (quarantine.Filter, error) {
 		if text == "" {
 			return t
 		}
-		t, err := time.Parse(time.RFC3339, text)
+		t, err := wire.ParseInstant(text)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %q is not an instant: write 2030-01-01T08:00:00Z or 2030-01-01T08:00:00+01:00", name, text))
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 		}
 		return t
 	}

@@ -200,14 +200,14 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 		tc.Prefix = v.Value
 	case "tiers":
 		for text := range strings.SplitSeq(v.Value, ",") {
-			ttl, err := ParseDuration(strings.TrimSpace(text))
+			ttl, err := wire.ParseDuration(strings.TrimSpace(text))
 			if err != nil {
 				return err
 			}
 			tc.Tiers = append(tc.Tiers, ttl)
 		}
 	case "lead":
-		tc.Lead, err = ParseDuration(v.Value)
+		tc.Lead, err = wire.ParseDuration(v.Value)
 	case "shards":
 		if tc.Shards, err = strconv.Atoi(v.Value); err != nil {
 			return fmt.Errorf("%q is not a number", v.Value)
@@ -220,19 +220,19 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 			return fmt.Errorf("%q: use topic or topic+tracked", v.Value)
 		}
 	case "dedupe-window":
-		if c.DedupeWindow, err = ParseDuration(v.Value); err == nil && c.DedupeWindow < 0 {
+		if c.DedupeWindow, err = wire.ParseDuration(v.Value); err == nil && c.DedupeWindow < 0 {
 			return fmt.Errorf("%q: must not be negative", v.Value)
 		}
 	case "remember":
-		if c.Remember, err = ParseDuration(v.Value); err == nil && c.Remember < time.Millisecond {
+		if c.Remember, err = wire.ParseDuration(v.Value); err == nil && c.Remember < time.Millisecond {
 			return fmt.Errorf("%q: must be longer than 0", v.Value)
 		}
 	case "tombstones":
-		if c.Tombstones, err = ParseDuration(v.Value); err == nil && c.Tombstones < time.Millisecond {
+		if c.Tombstones, err = wire.ParseDuration(v.Value); err == nil && c.Tombstones < time.Millisecond {
 			return fmt.Errorf("%q: must be longer than 0", v.Value)
 		}
 	case "connect-timeout":
-		c.ConnectTimeout, err = ParseDuration(v.Value)
+		c.ConnectTimeout, err = wire.ParseDuration(v.Value)
 	case "log-level":
 		if err := c.LogLevel.UnmarshalText([]byte(v.Value)); err != nil {
 			return fmt.Errorf("%q: use debug, info, warn or error", v.Value)

@@ -1,4 +1,4 @@
-package settings
+package wire
 
 import (
 	"fmt"
@@ -30,4 +30,13 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, wrong
 	}
 	return days + d, nil
+}
+
+// ParseInstant reads an instant as people write it, by RFC 3339.
+func ParseInstant(text string) (time.Time, error) {
+	instant, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not an instant: write 2030-01-01T08:00:00Z or 2030-01-01T08:00:00+01:00", text)
+	}
+	return instant, nil
 }
