@@ -141,6 +141,9 @@ func (m *Message) Validate() error {
 			fault("header %q: names that start with %q belong to the bridge", name, wire.ReservedPrefix)
 		}
 	}
+	if _, err := wire.Group(m.Headers); err != nil {
+		fault("%w", err)
+	}
 	if err := validateTable(m.Headers, 0); err != nil {
 		fault("headers: %w", err)
 	} else if n := wire.TableBytes(m.Headers); n > MaxHeaderBytes {

@@ -32,6 +32,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/commands"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/intake"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/members"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
@@ -142,6 +143,7 @@ type Bridge struct {
 
 	promoter   *promote.Promoter
 	intake     *intake.Intake
+	commands   *commands.Commands
 	register   *members.Register
 	repairs    *upkeep.Repairs
 	status     *upkeep.StatusQueue
@@ -249,6 +251,10 @@ func (b *Bridge) furnish() {
 		Ready: ready, Repairs: b.repairs, Conditions: b.conditions, Unanswered: b.unanswered,
 		Worked: func() { b.worked.Store(true) }, Ends: b.ends, TookWithoutID: b.stats.tookWithoutID, Logger: b.log,
 	})
+	b.commands = commands.New(commands.Config{
+		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Do: b.carryOut,
+		DrainTimeout: c.DrainTimeout, RepairEvery: c.RepairEvery, Repairs: b.repairs, Logger: b.log,
+	})
 	b.promoter = promote.New(promote.Config{
 		Store: b.store, Topology: c.Topology, Bridge: b.id, Conn: b.conn,
 		Lease: c.Lease, DrainTimeout: c.DrainTimeout, RepairEvery: c.RepairEvery, MaxInFlight: c.MaxInFlight,
@@ -322,7 +328,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){
 		func(ctx context.Context) { b.store.Listen(ctx, b.calls()) },
 		func(ctx context.Context) { b.watch.Run(ctx, b.config.RepairEvery) },
-		b.watchAnswers, b.showStatus,
+		b.watchAnswers, b.showStatus, b.commands.Run, b.sweepGroups,
 	} {
 		workers.Go(func() error { run(work); return nil })
 	}
@@ -336,6 +342,23 @@ func (b *Bridge) Run(ctx context.Context) error {
 		err = lost
 	}
 	return err
+}
+
+// sweepGroups has one of the bridges forget, every RepairEvery, which messages that are gone were in a
+// group.
+func (b *Bridge) sweepGroups(ctx context.Context) {
+	for {
+		pause(ctx, b.config.RepairEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		if !b.register.First() {
+			continue
+		}
+		if err := b.store.SweepGroups(ctx); err != nil && ctx.Err() == nil {
+			b.log.Debug("groups could not be swept; it is tried again", "error", err)
+		}
+	}
 }
 
 // ends reports whether err ends Run: nothing does once the bridge has worked.

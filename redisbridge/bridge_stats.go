@@ -93,7 +93,7 @@ func (r *bridgeStats) snapshot(now time.Time) BridgeStats {
 		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
 		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
 		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
-		WithoutID: r.withoutID,
+		WithoutID: r.withoutID, Commands: r.b.commands.Done(),
 		TakenIn: TakenIn{
 			Parked: in.Parked, Duplicates: in.Duplicates, Published: in.Published, Dropped: in.Dropped, Quarantined: in.Quarantined,
 		},

@@ -231,7 +231,7 @@ func (a *arrivals) await(t *testing.T, n int, patience time.Duration) map[string
 }
 
 // patience is for what has no reason to take long, on a machine that may have.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 func short() topology.Config {
 	return topology.Config{Tiers: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}, Lead: 2 * time.Second, Shards: 2}

@@ -2,8 +2,13 @@ package redisbridge
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
@@ -31,6 +36,7 @@ const (
 
 // A Change is what [Park.Cancel] and [Park.Reschedule] return.
 type Change struct {
+	ID      string
 	Outcome Outcome
 	// At is when the message was cancelled or delivered; otherwise now. By Redis' clock.
 	At time.Time
@@ -43,6 +49,36 @@ type Change struct {
 	// Until is until when what was cancelled is known to be, and what was OutcomeRecorded holds;
 	// zero otherwise.
 	Until time.Time
+
+	done string // in the words of who asked for the change: what OutcomeDone is
+}
+
+// MarshalJSON writes what 'delaybridge cancel -o json' and 'delaybridge reschedule -o json' print, and
+// what these commands are answered with over AMQP.
+func (c Change) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID       string    `json:"id"`
+		Outcome  string    `json:"outcome"`
+		Messages int       `json:"messages,omitempty"`
+		At       time.Time `json:"at,omitzero"`
+		Due      time.Time `json:"due,omitzero"`
+		Until    time.Time `json:"until,omitzero"`
+	}{c.ID, wordFor(c.Outcome, c.done), c.Messages, c.At.UTC(), c.Due.UTC(), c.Until.UTC()})
+}
+
+// doneWords are what OutcomeDone is in the words of who asked for a change, by its step.
+var doneWords = map[string]string{tracing.Cancel: "cancelled", tracing.Reschedule: "rescheduled"} //nolint:gochecknoglobals // a constant in all but the language's eyes
+
+// wordFor is the word for an outcome in JSON.
+func wordFor(o Outcome, done string) string {
+	switch o {
+	case OutcomeDone:
+		return done
+	case OutcomeDelivered:
+		return "too late"
+	default:
+		return string(o)
+	}
 }
 
 func changeOf(c store.Change) Change {
@@ -100,8 +136,83 @@ func (p *Park) change(ctx context.Context, step, id string, do func() (store.Cha
 	began := time.Now()
 	changed, err := do()
 	change := changeOf(changed)
+	change.ID, change.done = id, doneWords[step]
 	if p.tracer != nil {
 		p.traceChange(ctx, tracing.Step{Name: step, Began: began}, id, changed.Headers, change, err)
 	}
 	return change, err
+}
+
+// A GroupChange is what [Park.CancelGroup] and [Park.RescheduleGroup] return.
+type GroupChange struct {
+	Group string
+	// Outcomes has how many messages came to each outcome.
+	Outcomes map[Outcome]int
+
+	done string
+}
+
+// MarshalJSON writes what 'delaybridge cancel --group' and 'delaybridge reschedule --group' print with
+// -o json, and what these commands are answered with over AMQP.
+func (g GroupChange) MarshalJSON() ([]byte, error) {
+	messages, outcomes := 0, map[string]int{}
+	for outcome, n := range g.Outcomes {
+		messages += n
+		outcomes[wordFor(outcome, g.done)] += n
+	}
+	return json.Marshal(struct {
+		Group    string         `json:"group"`
+		Messages int            `json:"messages"`
+		Outcomes map[string]int `json:"outcomes"`
+	}{g.Group, messages, outcomes})
+}
+
+// Group calls yield for the ID of each message that Redis knows to have been parked with a group
+// (header x-delay-group), until it returns false: those that wait, in Redis or in a lane, and some that
+// do not any more. A message that the broker alone delays never was in Redis and is not among them, nor
+// is a retry. An ID may come twice while messages are parked.
+func (p *Park) Group(ctx context.Context, group string, yield func(id string) bool) error {
+	return p.store.Group(ctx, p.entryName, group, yield)
+}
+
+// CancelGroup cancels each message of a group, as [Park.Cancel] does. After an error some of them are
+// cancelled; calling it again is harmless.
+func (p *Park) CancelGroup(ctx context.Context, group string) (GroupChange, error) {
+	return p.changeGroup(ctx, group, doneWords[tracing.Cancel], p.Cancel)
+}
+
+// RescheduleGroup gives each message of a group another due time, as [Park.Reschedule] does. After an
+// error some of them have it.
+func (p *Park) RescheduleGroup(ctx context.Context, group string, w message.When) (GroupChange, error) {
+	if err := w.Validate(time.Now()); err != nil {
+		return GroupChange{}, fmt.Errorf("reschedule group %s: %w: %w", group, ErrInvalid, err)
+	}
+	return p.changeGroup(ctx, group, doneWords[tracing.Reschedule], func(ctx context.Context, id string) (Change, error) {
+		return p.Reschedule(ctx, id, w)
+	})
+}
+
+func (p *Park) changeGroup(ctx context.Context, group, done string, change func(context.Context, string) (Change, error)) (GroupChange, error) {
+	g := GroupChange{Group: group, Outcomes: map[Outcome]int{}, done: done}
+	var mu sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(idsAtOnce)
+	seen := map[string]bool{}
+	err := p.Group(ctx, group, func(id string) bool {
+		if seen[id] {
+			return true
+		}
+		seen[id] = true
+		work.Go(func() error {
+			c, err := change(ctx, id)
+			if err == nil {
+				mu.Lock()
+				g.Outcomes[c.Outcome] += max(1, c.Messages)
+				mu.Unlock()
+			}
+			return err
+		})
+		return ctx.Err() == nil
+	})
+	return g, errors.Join(work.Wait(), err)
 }

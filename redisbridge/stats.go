@@ -130,6 +130,9 @@ type BridgeStats struct {
 	// WithoutID counts the messages that the bridge has taken in since its start and that
 	// came without a message-id.
 	WithoutID int64 `json:"without_id,omitempty"`
+	// Commands counts the commands that the bridge has carried out since its start, or answered
+	// with an error.
+	Commands int64 `json:"commands,omitempty"`
 	// Conditions are what the bridge sees to be wrong.
 	Conditions []ConditionState `json:"conditions,omitempty"`
 }

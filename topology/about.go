@@ -43,6 +43,10 @@ func (t *Topology) aboutInbox() string {
 	return "Messages whose delay equals no tier: a bridge takes them in and parks them in Redis. If they pile up, no bridge runs, or Redis does not answer."
 }
 
+func (t *Topology) aboutCommand() string {
+	return "Commands to cancel, reschedule or look up messages: a bridge carries them out, and answers where reply-to says. Permit writing to the exchange of this name only to those who may."
+}
+
 func (t *Topology) aboutUnrouted() string {
 	return "Messages that are due, and for whose routing key nobody has bound a queue."
 }

@@ -184,7 +184,7 @@ func (d *deletion) ready(ctx context.Context, name string) (n int, err error) {
 func (d *deletion) closeEntrances(ctx context.Context, t *Topology) error {
 	exchanges := t.Exchanges()
 	slices.Reverse(exchanges) // the entry exchanges first
-	entrances := []string{t.Inbox()}
+	entrances := []string{t.Inbox(), t.Command()}
 	for _, e := range t.allEntries() {
 		entrances = append(entrances, t.EntryExchangeOf(e.Name))
 	}
@@ -239,7 +239,7 @@ func (d *deletion) reopen(ctx context.Context, t *Topology, cause error) error {
 // was published to a ready exchange meanwhile may have become unrouted, so
 // each queue is looked at once more.
 func (d *deletion) demolish(ctx context.Context, t *Topology) error {
-	kept := []string{t.Inbox(), t.Quarantine(), t.Unrouted()}
+	kept := []string{t.Inbox(), t.Command(), t.Quarantine(), t.Unrouted()}
 	for _, name := range d.queues {
 		if slices.Contains(kept, name) {
 			continue

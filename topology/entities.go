@@ -69,7 +69,7 @@ func keeping() amqp.Table {
 	return amqp.Table{argQueueType: "quorum", argDeliveryLimit: noDeliveryLimit}
 }
 
-// intake is the argument list of the inbox: a message that breaks its consumer
+// intake is the argument list of what bridges consume, the inbox and the commands: a message that breaks its consumer
 // again and again ends in quarantine, raw, instead of being dropped.
 func intake(quarantine string) amqp.Table {
 	return amqp.Table{

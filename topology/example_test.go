@@ -30,6 +30,7 @@ func Example() {
 	// shop.unrouted
 	// shop.quarantine
 	// shop.inbox
+	// shop.command
 	// shop.tier.1m
 	// shop.tier.30m
 	// shop.lane.1m.0

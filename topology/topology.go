@@ -199,6 +199,10 @@ func (t *Topology) RetryExchange() string { return t.name("retry") }
 // delay matches no tier.
 func (t *Topology) Inbox() string { return t.name("inbox") }
 
+// Command is the exchange to which clients publish commands, such as to cancel a message, and
+// the queue behind it. Who may publish to an entry exchange need not be permitted to command.
+func (t *Topology) Command() string { return t.name("command") }
+
 // Unrouted is the queue, and the exchange before it, for due messages whose routing key
 // no queue is bound by.
 func (t *Topology) Unrouted() string { return t.name("unrouted") }
@@ -283,7 +287,7 @@ func (t *Topology) Exchanges() []Exchange {
 	door := func(queue string) Exchange {
 		return Exchange{Name: queue, Kind: amqp.ExchangeFanout, About: t.aboutDoor(queue)}
 	}
-	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox())}
+	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox()), door(t.Command())}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
 			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
@@ -314,6 +318,7 @@ func (t *Topology) Queues() []Queue {
 		{Name: t.Unrouted(), Args: keeping(), About: t.aboutUnrouted()},
 		{Name: t.Quarantine(), Args: keeping(), About: t.aboutQuarantine()},
 		{Name: t.Inbox(), Args: intake(t.Quarantine()), About: t.aboutInbox()},
+		{Name: t.Command(), Args: intake(t.Quarantine()), About: t.aboutCommand()},
 	}, t.waitingQueues()...)
 }
 

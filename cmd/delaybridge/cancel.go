@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +14,7 @@ import (
 
 func newCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID... | cancel -",
+		Use:   "cancel ID... | cancel - | cancel --group GROUP",
 		Short: "Cancel messages, and say of each whether that came in time",
 		Long: `Cancels messages that are not delivered yet, wherever they are. One that is parked
 leaves Redis. One that the broker has is dropped when it comes out, by a consumer that
@@ -23,7 +25,9 @@ If Redis does not know an ID, its message may be in a tier or in the inbox. The 
 "recorded": it is dropped when it arrives, until the instant that is printed. A consumer
 that does not ask Redis handles it nevertheless.
 
-IDs are arguments or lines of standard input. The answers come in their order.
+IDs are arguments or lines of standard input. The answers come in their order. With --group
+it cancels what waits of all messages that were published with that header x-delay-group
+and that Redis has, and counts them.
 
 The exit code is 0 if every message was cancelled, by now or before, or recorded, and 1
 if one was too late.`,
@@ -31,13 +35,17 @@ if one was too late.`,
   delaybridge list --key order.unpaid -o jsonl | jq -r .id | delaybridge cancel - -o jsonl`,
 		Args: idsArgs(a),
 	}
-	entry := entryFlag(cmd)
+	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTracedPark(cmd.Context(), "cancel", func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
+			}
+			if *group != "" {
+				change, err := park.CancelGroup(cmd.Context(), *group)
+				return a.tellOfGroup(*format, cancelling(), change, err)
 			}
 			return a.changeEach(cmd.Context(), *format, args, cancelling(), park.Cancel)
 		})
@@ -79,15 +87,44 @@ func messagesText(c redisbridge.Change) string {
 	return fmt.Sprintf(" (%d messages with this ID)", c.Messages)
 }
 
-// changedMessage is what cancel and reschedule print for each ID.
-type changedMessage struct {
-	ID       string    `json:"id"`
-	Outcome  string    `json:"outcome"`
-	Messages int       `json:"messages,omitempty"` // with this ID, of which that is true
-	At       time.Time `json:"at,omitzero"`
-	Due      time.Time `json:"due,omitzero"`
-	Until    time.Time `json:"until,omitzero"`
-	Error    string    `json:"error,omitempty"`
+// unchanged is what cancel and reschedule print for an ID that they cannot change.
+type unchanged struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error"`
+}
+
+// tellOfGroup prints what came of the messages of a group.
+func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChange, err error) error {
+	if err != nil && len(g.Outcomes) == 0 {
+		return err
+	}
+	messages, bad := 0, 0
+	var parts []string
+	for _, outcome := range []redisbridge.Outcome{redisbridge.OutcomeDone, redisbridge.OutcomeRecorded, redisbridge.OutcomeCancelledBefore, redisbridge.OutcomeDelivered} {
+		n := g.Outcomes[outcome]
+		if n == 0 {
+			continue
+		}
+		messages += n
+		if !what.good(outcome) {
+			bad += n
+		}
+		word := map[redisbridge.Outcome]string{redisbridge.OutcomeDone: what.done, redisbridge.OutcomeDelivered: "too late"}[outcome]
+		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(word, string(outcome))))
+	}
+	if len(parts) == 0 {
+		parts = []string{"no message waits"}
+	}
+	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "GROUP", "OUTCOME")}
+	out.add(g, fmt.Sprintf(changedRow, printable(g.Group), strings.Join(parts, ", ")))
+	if err := errors.Join(out.close(), err); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d messages were not %s; see above", bad, messages, what.done)
+	}
+	return nil
 }
 
 const changedRow = "%-24s  %s"
@@ -104,11 +141,9 @@ func (a *app) changeEach(
 			lost = err
 			return false
 		}
-		m := changedMessage{ID: id, Outcome: what.outcome(c), Messages: c.Messages, At: c.At.UTC(), Due: c.Due.UTC(), Until: c.Until.UTC()}
-		text := what.text(c)
+		m, text := any(c), what.text(c)
 		if err != nil {
-			m = changedMessage{ID: id, Outcome: "failed", Error: oneLine(err)}
-			text = "failed: " + m.Error
+			m, text = unchanged{id, "failed", oneLine(err)}, "failed: "+oneLine(err)
 		}
 		if err != nil || !what.good(c.Outcome) {
 			bad++
@@ -127,16 +162,4 @@ func (a *app) changeEach(
 		return fmt.Errorf("%d of %d messages were not %s, or may not have been; see above", bad, out.n, what.done)
 	}
 	return nil
-}
-
-// outcome is the word for an outcome in JSON.
-func (w changing) outcome(c redisbridge.Change) string {
-	switch c.Outcome {
-	case redisbridge.OutcomeDone:
-		return w.done
-	case redisbridge.OutcomeDelivered:
-		return "too late"
-	default:
-		return string(c.Outcome)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -20,7 +21,16 @@ const idsAtOnce = 16
 // idsArgs lets a command take IDs as arguments, or from standard input: where there are
 // none or the only one is -.
 func idsArgs(a *app) cobra.PositionalArgs {
-	return usageArgs(func(_ *cobra.Command, args []string) error {
+	return usageArgs(func(cmd *cobra.Command, args []string) error {
+		switch group := cmd.Flags().Lookup("group"); {
+		case !group.Changed:
+		case len(args) > 0:
+			return errors.New("use IDs or --group, not both")
+		case group.Value.String() == "" || len(group.Value.String()) > wire.MaxGroupBytes:
+			return fmt.Errorf("--group of %d bytes: use 1 to %d", len(group.Value.String()), wire.MaxGroupBytes)
+		default:
+			return nil
+		}
 		if len(args) == 0 && isTerminal(a.in) {
 			return errors.New("name at least one ID, or write them to standard input, one a line")
 		}
@@ -34,6 +44,11 @@ func idsArgs(a *app) cobra.PositionalArgs {
 		}
 		return nil
 	})
+}
+
+// groupFlag is for commands whose arguments are IDs (idsArgs).
+func groupFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("group", "", "in place of IDs: all messages that were parked with this header x-delay-group")
 }
 
 // answered is what became of one ID.

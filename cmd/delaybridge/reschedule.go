@@ -12,7 +12,7 @@ import (
 
 func newRescheduleCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "reschedule (--in 10m | --at INSTANT) ID... | reschedule ... -",
+		Use:   "reschedule (--in 10m | --at INSTANT) ID... | reschedule ... - | reschedule ... --group GROUP",
 		Short: "Give messages another due time, and say of each whether that came in time",
 		Long: `Gives messages that are not delivered yet another due time, earlier or later. One
 that the broker has already is parked again, and the copy with the old time is dropped
@@ -24,7 +24,7 @@ message that was published untracked and went straight into a tier. The answer i
 cannot be brought forward.
 
 IDs are arguments or lines of standard input. The answers come in their order. With --in
-the delay runs from when each ID is read.
+the delay runs from when each ID is read. --group is as for 'delaybridge cancel'.
 
 The exit code is 0 if every message was rescheduled, 1 if one was cancelled, too late
 or recorded, and 4 if Redis is unreachable.`,
@@ -34,7 +34,7 @@ or recorded, and 4 if Redis is unreachable.`,
 	}
 	in := cmd.Flags().String("in", "", "delay from now, such as 1500ms, 30m, 1h30m or 7d")
 	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
-	entry := entryFlag(cmd)
+	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		when, err := parseWhen(*in, *at, "--in", "--at")
@@ -51,6 +51,10 @@ or recorded, and 4 if Redis is unreachable.`,
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
+			}
+			if *group != "" {
+				change, err := park.RescheduleGroup(cmd.Context(), *group, when)
+				return a.tellOfGroup(*format, rescheduling(), change, err)
 			}
 			return a.changeEach(cmd.Context(), *format, args, rescheduling(), func(ctx context.Context, id string) (redisbridge.Change, error) {
 				return park.Reschedule(ctx, id, when)

@@ -152,7 +152,7 @@ func judgePermissions(t *topology.Topology, others []string, patterns map[string
 	}{
 		{"configure", all, permissionConfigure},
 		{"write", exchanges, permissionMissing},
-		{"read", []string{t.Inbox()}, permissionMissing},
+		{"read", []string{t.Inbox(), t.Command()}, permissionMissing},
 	} {
 		pattern, err := regexp.Compile(patterns[p.name])
 		if err != nil {

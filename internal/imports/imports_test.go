@@ -25,6 +25,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"redisbridge/internal/members", []string{"redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/upkeep", []string{"internal/wire", "topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/intake", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "redisbridge/internal/store", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
+	{"redisbridge/internal/commands", []string{"internal/wire", "message", "topology", "internal/broker", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
 	{"redisbridge/internal/promote", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "internal/tracing", "redisbridge/internal/store", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
 	{"redisbridge", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "internal/meters", "internal/tracing"}, "a service that only publishes needs no promoter"},
 	{"consumer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/schema", "internal/sqltx", "internal/tracing"}, "a service that only consumes needs no Redis"},

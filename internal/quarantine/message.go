@@ -36,7 +36,7 @@ func read(t *topology.Topology, d *amqp.Delivery) *Message {
 	if m.Error == "" {
 		m.readDeath(t, d.Headers)
 	}
-	if isOurs(t, m.Journey.Queue) {
+	if m.Journey.Queue != t.Command() && isOurs(t, m.Journey.Queue) {
 		m.Journey.Queue = ""
 	}
 	return m

@@ -306,6 +306,26 @@ func TestReplayToItsQueue(t *testing.T) {
 	w.wantHeld("billing", 0)
 }
 
+// A command that nobody could read was mended by hand, or its reader was: it is carried out then.
+func TestReplayOfACommand(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	m := message.Message{ID: "command", RoutingKey: "k", Type: "cancel", ReplyTo: "answers", Body: []byte(`{"ids": ["o-1"]}`)}
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine, Queue: w.topology.Command()}))
+	// What the broker has dead-lettered, as the queue is set up to, comes raw.
+	w.publish(w.topology.Quarantine(), m.RoutingKey, amqp.Publishing{MessageId: "raw", Type: "get", Headers: amqp.Table{
+		"x-death": []any{amqp.Table{"queue": w.topology.Command(), "reason": "delivery_limit", "count": int64(1), "exchange": w.topology.Command()}},
+	}})
+	if got := w.replay(quarantine.Filter{}, quarantine.ToQueue); len(got) != 2 || got["command"].To != w.topology.Command() || got["raw"].To != w.topology.Command() {
+		t.Errorf("got %+v", got)
+	}
+	for _, d := range w.drain(w.topology.Command(), 2) {
+		if d.MessageId == "command" && (d.Type != m.Type || d.ReplyTo != m.ReplyTo || string(d.Body) != string(m.Body)) {
+			t.Errorf("got %+v", d)
+		}
+	}
+}
+
 func TestReplayToTheReadyExchange(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -147,6 +147,8 @@ func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoi
 	switch {
 	case r.to == ToQueue && m.expired:
 		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: message.PathReplay}
+	case r.to == ToQueue && m.Journey.Queue == r.topology.Command():
+		to.exchange, journey = r.topology.Command(), message.Journey{}
 	case r.to == ToQueue && m.Journey.Queue != "":
 		to = destination{r.topology.RetryExchange(), m.Journey.Queue}
 		key = to.queue

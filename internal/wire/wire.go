@@ -90,6 +90,9 @@ const intakeTag = ": parks these in Redis"
 // IntakeTag returns the consumer tag by which a bridge consumes the inbox.
 func IntakeTag(bridge string) string { return bridge + intakeTag }
 
+// CommandTag returns the consumer tag by which a bridge consumes commands.
+func CommandTag(bridge string) string { return bridge + ": carries these out" }
+
 // BridgeOf returns the ID of the bridge to which a consumer of the inbox belongs, by its
 // consumer tag, and false where it is no bridge's.
 func BridgeOf(consumerTag string) (id string, ok bool) {

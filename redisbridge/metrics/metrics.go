@@ -118,7 +118,8 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 	conditions := set.Desc("bridge_condition", "1 while this bridge sees that this is wrong with the installation, 0 while it does not.", "condition")
 	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
 	withoutID := set.Desc("bridge_intake_without_id_total", "Messages that this bridge has taken from the inbox and that came without a message-id.")
-	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID, conditions},
+	carriedOut := set.Desc("bridge_commands_total", "Commands to cancel, reschedule or look up messages that this bridge has carried out, or answered with an error.")
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID, carriedOut, conditions},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.BridgeStats
@@ -134,6 +135,7 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 				sum.LeaseExpiries += s.LeaseExpiries
 				sum.Reconnects += s.Reconnects
 				sum.WithoutID += s.WithoutID
+				sum.Commands += s.Commands
 				sum.TakenIn = added(sum.TakenIn, s.TakenIn)
 			}
 			ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, meters.Truth(good))
@@ -150,6 +152,7 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 				ch <- prometheus.MustNewConstMetric(intake, prometheus.CounterValue, float64(n), outcome)
 			}
 			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.WithoutID))
+			ch <- prometheus.MustNewConstMetric(carriedOut, prometheus.CounterValue, float64(sum.Commands))
 		})
 }
 

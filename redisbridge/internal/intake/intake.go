@@ -357,7 +357,8 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
 	}
 	when, err := message.WhenFromHeaders(e.Headers, time.Now())
-	if err != nil {
+	_, wrong := wire.Group(e.Headers)
+	if err = errors.Join(err, wrong); err != nil {
 		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 		publishing.Headers[wire.HeaderError] = err.Error()
 		err = i.publish(ctx, ready, broker.Outgoing{

@@ -35,6 +35,7 @@ type pendingPark struct {
 	called time.Time // a delay runs from here
 	when   message.When
 	alone  bool   // it is refused where another message has its ID
+	group  string // within its entry; empty for none
 	stored []byte // the record that Redis is to keep, but for the first two instants
 
 	ticket message.Ticket
@@ -191,13 +192,13 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 	if err := s.Check(ctx); err != nil {
 		return message.Ticket{}, err
 	}
-	key := begin.As
-	if key == "" {
-		key = keyOf(m.Entry, m.ID)
+	key, group := begin.As, ""
+	if key == "" { // what was delivered, and is to come back, is in no group any more
+		key, group = keyOf(m.Entry, m.ID), groupOf(m)
 	}
 	one := s.pool.take()
 	one.shard, one.slot = locate(key, len(s.keys))
-	one.key, one.called, one.when, one.alone = key, called, w, begin.Alone
+	one.key, one.called, one.when, one.alone, one.group = key, called, w, begin.Alone, group
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
 	one.stored = appendEnvelope(begin.append(one.stored), m, idOf(key))
 	asked := begin.Asked
@@ -267,7 +268,7 @@ func (s *Store) arguments(shard int, batch []*pendingPark) (keys []string, args 
 	for _, one := range batch {
 		_, notLaterThan, _ := s.clocks[shard].Bounds(one.called) // 0 if unknown
 		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone)
-		args = append(args, one.key, r[:], one.stored[stampAt:])
+		args = append(args, one.key, append(r[:], one.group...), one.stored[stampAt:])
 	}
 	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
 }

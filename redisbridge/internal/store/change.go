@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -185,7 +186,7 @@ func (s *Store) repark(ctx context.Context, m *message.Message) (bool, error) {
 	k := s.keys[shard]
 	digest := contentAsSent(m)
 	args := append([]any{
-		wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID),
+		wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID), groupOf(m),
 	}, s.leads...)
 	parked, err := s.scripts.repark.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
 	return parked, Classify(err)
@@ -237,3 +238,94 @@ func (r Record) Handlings() (path message.Path, all []message.Handling) {
 	}
 	return path, all
 }
+
+const (
+	// groupPage is how many messages of a group are read at a time, about.
+	groupPage = 500
+	// sweepPage is how many messages one script looks at, so that it holds up nobody for long.
+	sweepPage = 500
+)
+
+// groupOf returns the group of a message within its entry, as the index has it, or "".
+func groupOf(m *message.Message) string {
+	name, err := wire.Group(m.Headers)
+	if err != nil || name == "" {
+		return "" // who takes the message in says what is wrong
+	}
+	return keyOf(m.Entry, name)
+}
+
+// Group calls yield for the ID of each message of an entry that was parked with a group and that
+// Redis still knows, until it returns false. An ID may come twice while others enter the group.
+func (s *Store) Group(ctx context.Context, entry, name string, yield func(id string) bool) error {
+	if err := checkGroup(name); err != nil {
+		return err
+	}
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	for _, k := range s.keys {
+		for cursor := uint64(0); ; {
+			fields, next, err := s.config.Client.HScan(ctx, k.group(entry, name), cursor, "", groupPage).Result()
+			if err != nil {
+				return fmt.Errorf("read group %q: %w", name, classifyRead(err))
+			}
+			for i := 0; i+1 < len(fields); i += 2 {
+				id := idOf(fields[i])
+				is, err := s.isMember(ctx, entry, id, fields[i], fields[i+1])
+				if err != nil {
+					return err
+				}
+				if is && !yield(id) {
+					return nil
+				}
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// isMember reports whether a message is still one of a group: whether its record has the content with
+// which it entered, since another message may have its key by now; and if it has left, whether there is
+// no other message with its ID, which may be in no group.
+func (s *Store) isMember(ctx context.Context, entry, id, key, digest string) (bool, error) {
+	found, err := s.Look(ctx, entry, id)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range found {
+		if f.key == key && f.digest() == digest {
+			waits := f.In == Scheduled || f.In != Anywhere && f.Due() > f.Now
+			return waits || len(found) == 1, nil
+		}
+	}
+	return false, nil
+}
+
+func checkGroup(name string) error {
+	if name == "" || len(name) > wire.MaxGroupBytes {
+		return fmt.Errorf("%w: a group of %d bytes; use 1 to %d", ErrInvalid, len(name), wire.MaxGroupBytes)
+	}
+	return nil
+}
+
+// SweepGroups takes out of their groups, in all shards, messages that do not wait any more.
+func (s *Store) SweepGroups(ctx context.Context) error {
+	for _, k := range s.keys {
+		for {
+			n, err := s.scripts.sweep.Run(ctx, s.config.Client, []string{k.groups, k.envelopes, k.kept}, sweepPage).Int()
+			if err != nil {
+				return Classify(err)
+			}
+			if n < sweepPage {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (r Record) digest() string { return string(r[digestAt:recordHeader]) }

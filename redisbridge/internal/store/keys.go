@@ -24,6 +24,7 @@ type shardKeys struct {
 	claimed   string // IDs being promoted, scored by their instant of promotion and version
 	kept      string // IDs of records that are to be forgotten, scored by when
 	envelopes string // base of the keys of the envelopes
+	groups    string // messages with a group, scored by when to look at them; and base of the keys of the groups
 }
 
 func keysOf(t *topology.Topology, shard int) shardKeys {
@@ -36,6 +37,7 @@ func keysOf(t *topology.Topology, shard int) shardKeys {
 		claimed:   tag + "claimed",
 		kept:      tag + "kept",
 		envelopes: tag + "env", // short: there are many
+		groups:    tag + "groups",
 	}
 }
 
@@ -73,6 +75,9 @@ func idOf(key string) string {
 	_, id, _ := strings.Cut(key[1:], string(rune(keyOfEntry)))
 	return id
 }
+
+// group returns the key of a group of an entry; lua/lib.lua makes the same.
+func (k shardKeys) group(entry, name string) string { return k.groups + ":" + keyOf(entry, name) }
 
 // locate returns the shard of a key, and its slot within the shard. Other messages with its
 // ID are in the same shard.

@@ -28,6 +28,9 @@ var handledLua string
 //go:embed lua/repark.lua
 var reparkLua string
 
+//go:embed lua/sweep.lua
+var sweepLua string
+
 //go:embed lua/claim.lua
 var claimLua string
 
@@ -73,7 +76,7 @@ var glanceLua string
 // scripts are the only way in which parked messages change.
 type scripts struct {
 	park, cancel, reschedule, arrive, repark, claim, settle, postpone, yield, attend, clock *redis.Script
-	handled, look, list, count, tally, glance, bridges, flow                                *redis.Script
+	handled, look, list, count, tally, glance, bridges, flow, sweep                         *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -100,6 +103,7 @@ func newScripts() scripts {
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
 		glance:  with(onlyLooks, glanceLua),
 		bridges: with(onlyLooks, bridgesLua), flow: with(onlyLooks, flowLua),
+		sweep: with(evenFull, sweepLua),
 		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
 	}
 }
@@ -113,7 +117,7 @@ func ScriptNames() map[string]string {
 		"park": s.park, "cancel": s.cancel, "reschedule": s.reschedule,
 		"arrive": s.arrive, "repark": s.repark, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
 		"yield": s.yield, "attend": s.attend, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
-		"tally": s.tally, "glance": s.glance,
+		"tally": s.tally, "glance": s.glance, "sweep": s.sweep,
 	} {
 		names[script.Hash()] = name
 	}

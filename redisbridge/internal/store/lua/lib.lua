@@ -308,6 +308,26 @@ local function schedule_head(schedule)
   return earliest
 end
 
+-- A group has, under its name within its entry, a hash with the keys of the messages that were parked
+-- with it, each with the digest of its content: a record of another digest is of a later message with
+-- that key. All groups together have a sorted set of group and key, scored by when to look whether the
+-- message has left (sweep.lua): when it is due, or after a day. Without groups there is neither.
+local look_ms = 86400000
+
+local function groups_key(base)
+  return string.sub(base, 1, -4) .. 'groups' -- base ends with env
+end
+
+local function group_key(base, group)
+  return groups_key(base) .. ':' .. group
+end
+
+-- Takes a message into a group. Before its record is written: an entry without a record does no harm.
+local function join_group(base, group, key, digest, due)
+  redis.call('ZADD', groups_key(base), math.min(due, clock() + look_ms), struct.pack('>I2', #group) .. group .. key)
+  redis.call('HSET', group_key(base, group), key, digest)
+end
+
 -- Wakes the sleeping bridges if one must act at the given instant, earlier than
 -- the earliest for which they have set their alarm.
 local function wake(state, at, channel, shard)

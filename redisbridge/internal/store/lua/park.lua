@@ -9,8 +9,8 @@
 --       on. The request is a byte (1 for a delay, 0 for Unix time, 2 more for a message
 --       that goes into no lane, and 4 more for one that is refused where another message
 --       has its ID), 6 bytes with its milliseconds, 6 bytes with the Unix ms that this
---       clock showed, at most, when the delay began to run, or 0 for now, and the slot of
---       the record.
+--       clock showed, at most, when the delay began to run, or 0 for now, the slot of
+--       the record, and the group of the message within its entry, if it has one.
 -- Returns this clock in Unix microseconds, and a string with a byte (1 parked, 2 parked
 -- before, 3 overdue, 4 cancelled before, 5 refused, 255 there is no room) and the due time,
 -- 6 bytes of Unix ms, for each message.
@@ -53,6 +53,7 @@ local function is_needed(key, r)
 end
 
 local answers, n, earliest, notes, new, full = {}, 0, nil, {}, {}, false
+local joining = {} -- messages with a group
 local beside, stale = {}, {} -- keys of other messages, by their ID's; keys that begin anew
 
 -- The record under a key, of this call or before it.
@@ -117,7 +118,7 @@ for i = first_message, #ARGV, 3 do
     if began > 0 then from = math.max(math.min(from, began), from - most_wait) end
     due = due + from
   end
-  local hash, packed, status = base .. sub(request, 14), pack('>I6', due), '\1'
+  local hash, packed, status = base .. sub(request, 14, 18), pack('>I6', due), '\1'
   local stored, r = stored_under(hash, key)
   local record, digest, first = ARGV[i + 2], sub(ARGV[i + 2], 3, 2 + digest_length), nil
   local known, known_due, name
@@ -159,6 +160,7 @@ for i = first_message, #ARGV, 3 do
     end
     new[key] = packed .. parked_at .. record
     new[#new + 1] = {n + 1, hash, key, stored, first, name}
+    if #request > 18 then joining[#joining + 1] = {sub(request, 19), key, digest, due} end
     stale[#stale + 1] = key
   end
   answers[n + 1], answers[n + 2] = status, packed
@@ -173,6 +175,7 @@ if not ok then
   if not string.find(err.err, 'OOM', 1, true) then return err end
   full = true
 end
+for _, one in ipairs(full and {} or joining) do join_group(KEYS[3], unpack(one)) end
 -- Before the records are ones that are not to be forgotten.
 for i = 1, full and 0 or #stale, most_args do
   redis.call('ZREM', KEYS[4], unpack(stale, i, math.min(i + most_args - 1, #stale)))
