@@ -37,15 +37,7 @@ func clients(t *testing.T) map[string]func(ctx context.Context, delayMS string) 
 	}); err != nil {
 		t.Fatal(err)
 	}
-	node := t.TempDir() // so that what npm fetches does not stay
-	if err := os.CopyFS(node, os.DirFS("node")); err != nil {
-		t.Fatal(err)
-	}
-	fetch := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--prefer-offline")
-	fetch.Dir = node
-	if out, err := fetch.CombinedOutput(); err != nil {
-		t.Fatalf("npm install: %v: %s", err, out)
-	}
+	node := nodeFolder(t)
 	return map[string]func(context.Context, string) *exec.Cmd{
 		"Python": func(ctx context.Context, delayMS string) *exec.Cmd {
 			return exec.CommandContext(ctx, "/usr/bin/python3", "python/delay.py", delayMS) // Debian's, which has pika
@@ -59,6 +51,22 @@ func clients(t *testing.T) map[string]func(ctx context.Context, delayMS string) 
 			return exec.CommandContext(ctx, "sh", "shell/delay.sh", delayMS)
 		},
 	}
+}
+
+// nodeFolder is a copy of the examples for Node with what they need, so that what npm fetches does not
+// stay.
+func nodeFolder(t *testing.T) string {
+	t.Helper()
+	node := t.TempDir()
+	if err := os.CopyFS(node, os.DirFS("node")); err != nil {
+		t.Fatal(err)
+	}
+	fetch := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--prefer-offline")
+	fetch.Dir = node
+	if out, err := fetch.CombinedOutput(); err != nil {
+		t.Fatalf("npm install: %v: %s", err, out)
+	}
+	return node
 }
 
 var cameOut = regexp.MustCompile(`^order \S+ came out after (\d+) ms\n$`)
