@@ -49,11 +49,10 @@ func (p *player) openMails(ctx context.Context, stores []storeAt) (*mails, error
 func (at storeAt) openMailbox(ctx context.Context) (mailbox, func() error, error) {
 	switch at.Name {
 	case storeSQLite:
-		db, err := sql.Open("sqlite", "file:"+at.At+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+		db, err := at.openSQLite()
 		if err != nil {
 			return mailbox{}, nil, err
 		}
-		db.SetMaxOpenConns(1)
 		l := ledgersqlite.New(db)
 		return mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
 			_, err := ledgersqlite.Tx(ctx).ExecContext(ctx, `INSERT INTO mails VALUES (?)`, order)
@@ -81,6 +80,15 @@ func (at storeAt) openMailbox(ctx context.Context) (mailbox, func() error, error
 		}}, db.Close, nil
 	}
 	return mailbox{}, nil, fmt.Errorf("no store %q", at.Name)
+}
+
+// openSQLite opens a store that is a file.
+func (at storeAt) openSQLite() (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+at.At+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
 }
 
 func (m *mails) shut() error {

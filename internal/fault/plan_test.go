@@ -98,6 +98,9 @@ func TestPlansHaveEverything(t *testing.T) {
 		if o.shares {
 			seen["shares an ID"]++
 		}
+		if o.way == wayOutbox {
+			seen["through the outbox"]++
+		}
 		if o.entry != "" {
 			seen["tracked entry"]++
 		}
@@ -110,7 +113,7 @@ func TestPlansHaveEverything(t *testing.T) {
 	}
 	for _, what := range []string{
 		"cancel, before", "cancel, around", "cancel, after", "reschedule, before", "reschedule, around", "reschedule, after",
-		"earlier", "later", "fails", "fails for now", "panics", "rejects", "leaves it", "waits for minutes", "goes to two queues", "shares an ID", "tracked entry",
+		"earlier", "later", "fails", "fails for now", "panics", "rejects", "leaves it", "waits for minutes", "goes to two queues", "shares an ID", "tracked entry", "through the outbox",
 	} {
 		if seen[what] < 50 {
 			t.Errorf("of 5000 orders %d: %s", seen[what], what)

@@ -24,7 +24,7 @@ const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
 
 // role is what a child process is to be.
 type role struct {
-	Kind     string // bridge, consumer or customers
+	Kind     string // bridge, consumer, relay or customers
 	Name     string // such as bridge-1
 	Life     int    // counts restarts
 	Dir      string // of the run
@@ -52,7 +52,7 @@ type bridgeRole struct {
 
 // trap has a process end or stop itself at a step.
 type trap struct {
-	Step string // a redisbridge.Step, or one of the consumer's steps
+	Step string // a redisbridge.Step, or one of the consumer's or relay's steps
 	Nth  int64  // time that the step is reached
 	Stop bool   // SIGSTOP rather than SIGKILL
 }
@@ -105,6 +105,8 @@ func (r *role) play(ctx context.Context) error {
 		return p.bridge(ctx)
 	case "consumer":
 		return p.consumer(ctx)
+	case "relay":
+		return p.relay(ctx)
 	case "customers":
 		return p.customers(ctx)
 	}

@@ -21,6 +21,7 @@ import (
 const (
 	publishPatience = 10 * time.Second // for one attempt
 	leaveWithin     = 30 * time.Second // to finish when the shop closes
+	relayedWithin   = time.Minute      // is what is in an outbox, whatever happens to the relays
 	atOnce          = 500              // customers under way
 )
 
@@ -29,6 +30,7 @@ const (
 type customers struct {
 	*player
 	store    *shops
+	outboxes *outboxes
 	park     *redisbridge.Park
 	producer *producer.Producer // which leaves to the broker what equals a tier
 	tracked  *producer.Producer // which parks everything
@@ -43,6 +45,11 @@ func (p *player) customers(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = store.shut() }()
+	boxes, err := openOutboxes(ctx, p.Stores)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = boxes.shut() }()
 	client, err := redisbridge.NewClient(p.Redis)
 	if err != nil {
 		return err
@@ -66,7 +73,7 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, park: park, producer: untracked, tracked: tracked, conn: conn, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, outboxes: boxes, park: park, producer: untracked, tracked: tracked, conn: conn, foreign: broker.NewPublisher(conn)}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -114,12 +121,6 @@ func (c *customers) open(ctx context.Context) {
 
 // serve is one customer's visit.
 func (c *customers) serve(ctx context.Context, o *customerOrder) {
-	for c.store.of(o.ID).Place(ctx, o.Order) != nil {
-		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			return
-		}
-	}
-	placed := time.Now()
 	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Also: o.also(), Detail: string(o.way) + " " + o.delay.String()}
 	if o.shares {
 		e.ID = o.messageID()
@@ -127,7 +128,10 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 	if e.Queue == plainQueue {
 		e.Unasked = lead.Microseconds()
 	}
-	c.note(e)
+	if !c.place(ctx, o, e) {
+		return
+	}
+	placed := time.Now()
 	var besides sync.WaitGroup
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
 	if o.looks {
@@ -139,8 +143,12 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 	if o.pays {
 		besides.Go(func() {
 			pause(ctx, time.Until(placed.Add(o.payIn)))
-			c.pay(ctx, o.ID)
+			c.pay(ctx, o)
 		})
+	}
+	if o.way == wayOutbox { // it is published
+		besides.Wait()
+		return
 	}
 	instant := history.After(history.Now(), o.delay)
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 2*time.Second) {
@@ -157,16 +165,74 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 	besides.Wait()
 }
 
-func (c *customers) pay(ctx context.Context, id string) {
-	c.note(history.Event{Kind: history.Pay, Order: id})
+// place places the order, and notes down that it did. Through the outbox its message is in the same
+// transaction: so what may come has to be noted down before.
+func (c *customers) place(ctx context.Context, o *customerOrder, placed history.Event) bool {
+	if o.way == wayOutbox {
+		c.note(placed)
+	}
+	for c.tryToPlace(ctx, o) != nil {
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return false
+		}
+	}
+	if o.way != wayOutbox {
+		c.note(placed)
+	}
+	return true
+}
+
+func (c *customers) tryToPlace(ctx context.Context, o *customerOrder) error {
+	if o.way != wayOutbox {
+		return c.store.of(o.ID).Place(ctx, o.Order)
+	}
+	now, box := history.Now(), c.outboxes.of(o.ID)
+	instant := history.After(now, o.delay)
+	when := message.After(o.delay)
+	if box.hasOurClock { // which may be wrong
+		when = message.At(instant)
+	}
+	// Redis has it only when a relay has sent it: a change until then may meet nothing.
+	c.note(history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro(), Ahead: relayedWithin.Microseconds()})
+	err := box.within(ctx, func(ctx context.Context, rows rows) error {
+		if err := c.store.of(o.ID).Place(ctx, o.Order); err != nil {
+			return err
+		}
+		return rows.publish(o.message(), when)
+	})
+	if err == nil {
+		c.note(history.Event{Kind: history.Published, Order: o.ID})
+	} else {
+		c.note(history.Event{Kind: history.Unknown, Order: o.ID, Detail: err.Error()})
+	}
+	return err
+}
+
+// pay pays the order. Through the outbox its message is cancelled in the same transaction; nobody tells
+// what came of that.
+func (c *customers) pay(ctx context.Context, o *customerOrder) {
+	c.note(history.Event{Kind: history.Pay, Order: o.ID})
+	var err error
+	if o.way == wayOutbox {
+		c.note(history.Event{Kind: history.Cancel, Order: o.ID})
+		err = c.outboxes.of(o.ID).within(ctx, func(ctx context.Context, rows rows) error {
+			if err := c.store.of(o.ID).Pay(ctx, o.ID); err != nil {
+				return err
+			}
+			return rows.cancel(o.ID)
+		})
+		c.note(history.Event{Kind: history.CancelUnknown, Order: o.ID})
+	} else {
+		err = c.store.of(o.ID).Pay(ctx, o.ID)
+	}
 	outcome := history.PayUnknown
-	switch err := c.store.of(id).Pay(ctx, id); {
+	switch {
 	case err == nil:
 		outcome = history.Paid
 	case errors.Is(err, orders.ErrClosed):
 		outcome = history.PayRefused
 	}
-	c.note(history.Event{Kind: outcome, Order: id})
+	c.note(history.Event{Kind: outcome, Order: o.ID})
 }
 
 // attempt publishes the order's message once: always the same one, at an instant or after
@@ -209,6 +275,7 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 		err = c.enter(ctx, &m, wire.HeaderDelay, o.delay.Milliseconds())
 	case wayEntryAt:
 		err = c.enter(ctx, &m, wire.HeaderDeliverAt, instant.UnixMilli())
+	case wayOutbox: // see tryToPlace
 	}
 	switch {
 	case cancelled:

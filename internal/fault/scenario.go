@@ -90,6 +90,7 @@ func (i *injection) between(least, most time.Duration) time.Duration {
 }
 
 func (i *injection) oneBridge() *process { return i.processes[bridgeName(i.rng.IntN(bridges))] }
+func (i *injection) oneRelay() *process  { return i.processes[relayName(i.rng.IntN(relays))] }
 func (i *injection) oneConsumer() *process {
 	return i.processes[allConsumers()[i.rng.IntN(consumers+1)]]
 }

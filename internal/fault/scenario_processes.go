@@ -28,6 +28,11 @@ func processScenarios() []scenario {
 		}},
 		{"consumer killed", allConsumers(), anywhere, func(i *injection) error { return i.killOne(i.oneConsumer()) }},
 		{"consumer stopped", allConsumers(), anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
+		{"relay killed", allRelays(), anywhere, func(i *injection) error { return i.killOne(i.oneRelay()) }},
+		{"relay stopped", allRelays(), anywhere, func(i *injection) error { return i.stopSome(i.oneRelay()) }},
+		{"relay dies at a step", allRelays(), anywhere, func(i *injection) error {
+			return i.atStep(i.oneRelay(), []string{stepTaken, stepSent, stepRemoved}[i.rng.IntN(3)])
+		}},
 		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
 		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
 		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
@@ -47,6 +52,7 @@ func processScenarios() []scenario {
 }
 
 func allBridges() []string   { return []string{bridgeName(0), bridgeName(1)} }
+func allRelays() []string    { return []string{relayName(0), relayName(1)} }
 func allConsumers() []string { return []string{consumerName(0), consumerName(1), mailConsumer} }
 
 func (i *injection) killOne(p *process) error { return i.killSome(p) }

@@ -135,6 +135,13 @@ func (at storeAt) furnish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rows, closer, err := at.openOutbox(ctx)
+	if err == nil {
+		err = errors.Join(rows.migrate(ctx), closer())
+	}
+	if err != nil {
+		return err
+	}
 	// The database's own account of what happened: nobody who closes an order
 	// twice can leave this out.
 	return at.query(func(db *sql.DB) error {

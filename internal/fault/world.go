@@ -64,6 +64,7 @@ const (
 	customersName = "customers"
 	bridges       = 2
 	consumers     = 2
+	relays        = 2
 	slowConsumer  = "consumer-slow"
 	plainConsumer = "consumer-plain"
 	mailConsumer  = "consumer-mails"
@@ -71,6 +72,7 @@ const (
 
 func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
 func consumerName(n int) string { return fmt.Sprintf("consumer-%d", n+1) }
+func relayName(n int) string    { return fmt.Sprintf("relay-%d", n+1) }
 
 // newWorld starts servers and processes. It must be closed also after an error.
 func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stores []string) (*world, error) {
@@ -171,6 +173,11 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 	}
 	for n := range bridges {
 		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
+			return err
+		}
+	}
+	for n := range relays {
+		if err := w.employ(role{Kind: "relay", Name: relayName(n)}, n+1); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,14 @@ func All() []Mutant {
 			Rule: "published, and comes",
 		},
 		{
+			Name: "a relay takes a row out before a server has it",
+			File: "producer/outbox/relay.go",
+			Old:  "	return Sent{Seq: row.Seq, Held: errors.Is(err, producer.ErrNotSent) || errors.Is(err, redisbridge.ErrUnreachable)}\n",
+			New:  "	return Sent{Seq: row.Seq, Done: true}\n",
+			Only: "redis killed",
+			Rule: "published, and comes",
+		},
+		{
 			Name: "an ID of which old copies may come takes no new message in",
 			File: "redisbridge/internal/store/lua/park.lua",
 			Old:  "    local stays = r and not known and is_needed(key, r)\n",
