@@ -21,8 +21,7 @@ const (
 	commandsRounds = 2
 )
 
-// commands measures how late messages are while a client cancels a thousand others a second, over AMQP,
-// and while nobody does.
+// commands measures how late messages are beside 1,000 cancels a second over AMQP, and without them.
 func (s *scale) commands(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		bridge, err := s.startBridge(ctx, site, "bridge")

@@ -81,11 +81,16 @@ func (s *shop) count(condition string) (n int) {
 	return n
 }
 
-func (s *shop) until(condition string, want int) {
+// until waits for a state of the database.
+func (s *shop) until(what string, reached func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(patience); s.count(condition) != want; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatalf("%d orders are %s, want %d", s.count(condition), condition, want)
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.After(patience); !reached(); {
+		select {
+		case <-look.C:
+		case <-deadline:
+			s.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }
@@ -193,16 +198,14 @@ func (s *shop) trade() {
 		s.Errorf("cancel of what is paid was answered with %s", answer)
 	}
 	kill := s.serve()
-	for deadline := time.Now().Add(patience); s.count("state = 'closed'") == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatal("no order is closed")
-		}
-	}
+	s.until("an order is closed", func() bool { return s.count("state = 'closed'") > 0 })
 	kill() // in the middle
 	s.repeat("closed-0", "closed-1", "paid")
 	s.serve()
-	s.until("state = 'closed'", n)
-	s.until("closings <> (CASE state WHEN 'closed' THEN 1 ELSE 0 END)", 0)
+	s.until("all orders are closed", func() bool { return s.count("state = 'closed'") == n })
+	if n := s.count("closings <> (CASE state WHEN 'closed' THEN 1 ELSE 0 END)"); n > 0 {
+		s.Errorf("%d orders are closed twice, or not where they should be", n)
+	}
 	if s.count("id = 'paid' AND state = 'paid'") != 1 || s.count("id = 'cancelled' AND state = 'placed'") != 1 {
 		s.Error("what was paid or cancelled is something else by now")
 	}
@@ -211,18 +214,13 @@ func (s *shop) trade() {
 // awaitSent waits until the relay has sent all rows.
 func (s *shop) awaitSent() {
 	s.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	s.until("all rows are sent", func() bool {
 		var rows int
 		if err := s.db.QueryRowContext(s.Context(), `SELECT count(*) FROM delaybridge_outbox`).Scan(&rows); err != nil {
 			s.Fatal(err)
 		}
-		if rows == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("%d rows are still in the outbox", rows)
-		}
-	}
+		return rows == 0
+	})
 }
 
 // repeat has messages come once more.

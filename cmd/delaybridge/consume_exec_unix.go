@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// endAsGroup has the program end with all that it has started. It does not get an interrupt that
-// is typed at the terminal: the message in hand is to be finished.
+// endAsGroup makes the program the leader of a process group, which SIGTERM ends as a whole. Ctrl-C does
+// not reach that group, so that the program finishes the message.
 func endAsGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

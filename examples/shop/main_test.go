@@ -62,8 +62,12 @@ func runBridge(t *testing.T, env servertest.Env, described topology.Config) {
 			t.Errorf("bridge: %v", err)
 		}
 	})
-	for deadline := time.Now().Add(patience); bridge.Check(t.Context()) != nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.After(patience); bridge.Check(t.Context()) != nil; {
+		select {
+		case <-look.C:
+		case <-deadline:
 			t.Fatal(bridge.Check(t.Context()))
 		}
 	}
