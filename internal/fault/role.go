@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -120,6 +121,20 @@ type player struct {
 	history  *history.Writer
 	log      *slog.Logger
 	reached  atomic.Int64
+}
+
+// openPark connects to Redis, and returns what ends the connection.
+func (p *player) openPark() (*redisbridge.Park, func(), error) {
+	client, err := redisbridge.NewClient(p.Redis)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeClient := func() { _ = client.Close() }
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
+	if err != nil {
+		closeClient()
+	}
+	return park, closeClient, err
 }
 
 // note writes an event down. A history that cannot be written makes the run

@@ -36,15 +36,11 @@ func (p *player) consumer(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = mails.shut() }()
-	client, err := redisbridge.NewClient(p.Redis)
+	park, closePark, err := p.openPark()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
-	if err != nil {
-		return err
-	}
+	defer closePark()
 	closer := &orders.Closer{Store: store, Closed: func(m message.Message, outcome orders.Outcome) {
 		p.step(stepEffect)
 		p.note(history.Event{Kind: history.Effect, Order: m.ID, Detail: string(outcome)})

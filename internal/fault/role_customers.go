@@ -50,15 +50,11 @@ func (p *player) customers(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = boxes.shut() }()
-	client, err := redisbridge.NewClient(p.Redis)
+	park, closePark, err := p.openPark()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
-	if err != nil {
-		return err
-	}
+	defer closePark()
 	config := producer.Config{AMQPURL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log}
 	tracked, err := producer.New(config)
 	if err != nil {

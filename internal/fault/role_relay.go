@@ -8,7 +8,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/outbox"
-	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // The steps of a relay with some rows.
@@ -25,15 +24,11 @@ func (p *player) relay(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = boxes.shut() }()
-	client, err := redisbridge.NewClient(p.Redis)
+	park, closePark, err := p.openPark()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
-	if err != nil {
-		return err
-	}
+	defer closePark()
 	publisher, err := producer.New(producer.Config{AMQPURL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log})
 	if err != nil {
 		return err
