@@ -30,8 +30,12 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	// Of what was not acknowledged something may still come, and fail; the longest
 	// delay is over by then.
 	for range 2 {
-		if err := w.awaitLast(ctx); err != nil {
+		came, err := w.awaitLast(ctx)
+		if err != nil {
 			return nil, err
+		}
+		if !came {
+			break
 		}
 		pause(ctx, longestOrder+2*time.Second)
 		left, err := w.underway()
@@ -61,21 +65,22 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	return final, errors.Join(w.countOrders(final), w.emptyQueues(final), w.lookIntoRedis(final), w.askRedis(final))
 }
 
-// awaitLast waits until no order is under way that must come to its end.
-func (w *world) awaitLast(ctx context.Context) error {
+// awaitLast waits until no order is under way that must come to its end, and says whether that
+// is so.
+func (w *world) awaitLast(ctx context.Context) (bool, error) {
 	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
 		if err := w.clearUnrouted(); err != nil {
-			return err
+			return false, err
 		}
 		left, err := w.underway()
 		if err != nil || left == 0 {
-			return err
+			return err == nil, err
 		}
 		if left != before {
 			began, before = time.Now(), left
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // clearUnrouted sends on what came while the target was not bound, as an
