@@ -279,6 +279,13 @@ func TestBadHistories(t *testing.T) {
 			},
 			[]string{wrong}, "though its message was never received",
 		},
+		"wrong: committed through the outbox, and not in the store": {
+			closedOrder, func(r *run) {
+				r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughOutbox })
+				delete(r.final.Orders, order)
+			},
+			[]string{wrong}, "not in the order store",
+		},
 		"wrong: an effect before the delivery": {
 			closedOrder, func(r *run) {
 				r.change(history.Effect, func(e *history.Event) { e.At = 31_001_999 })

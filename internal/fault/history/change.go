@@ -74,7 +74,7 @@ func (r *record) mayBeCancelled() bool {
 func (r *record) sole() *attempt {
 	var found *attempt
 	for i := range r.attempts {
-		if a := &r.attempts[i]; a.outcome != Refused {
+		if a := &r.attempts[i]; r.mayHaveHappened(a) {
 			if found != nil {
 				return nil
 			}

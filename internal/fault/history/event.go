@@ -57,6 +57,8 @@ const (
 const (
 	ThroughInbox = "entry"                          // its message is published to the inbox
 	WithoutID    = ThroughInbox + ", without an ID" // likewise, and has no ID
+	// ThroughOutbox says that order and message are one transaction, which had not begun yet.
+	ThroughOutbox = "outbox"
 )
 
 // Orderly ends the detail of a [Fault] that is only a process asked to end.

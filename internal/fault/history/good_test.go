@@ -54,6 +54,11 @@ func TestGoodHistories(t *testing.T) {
 			r.change(history.Published, func(e *history.Event) { e.Kind, e.Due = history.Unknown, 0 })
 			r.state(history.StatePending, 0)
 		}},
+		"through the outbox, and never committed": {closedOrder, func(r *run) {
+			r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughOutbox })
+			r.drop(history.Published, history.Received, history.Effect, history.Acknowledged)
+			delete(r.final.Orders, order)
+		}},
 		"unknown, and it happened": {closedOrder, func(r *run) {
 			r.change(history.Published, func(e *history.Event) { e.Kind, e.Due = history.Unknown, 0 })
 		}},

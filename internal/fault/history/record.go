@@ -12,6 +12,7 @@ type record struct {
 	placed bool
 	inbox  bool   // published to the inbox
 	noID   bool   // without an ID
+	outbox bool   // its message is in the transaction that placed it
 	queue  string // to which the message goes
 	// unasked is for how long before it is due the message may be where no change reaches
 	// it, since its consumer does not ask, in microseconds; 0 where it asks.
@@ -71,6 +72,7 @@ func (r *record) add(e Event) {
 		if !r.placed {
 			r.placed, r.act, r.queue, r.unasked, r.sharesID = true, e.Act, e.Queue, e.Unasked, e.ID
 			r.inbox, r.noID = strings.HasPrefix(e.Detail, ThroughInbox), strings.HasPrefix(e.Detail, WithoutID)
+			r.outbox = strings.HasPrefix(e.Detail, ThroughOutbox)
 		}
 	case Publish:
 		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: Unknown})
@@ -124,17 +126,21 @@ func (r *record) answer(e Event) {
 }
 
 // candidates returns the attempts that a delivery at the instant at can stem
-// from: all begun by then, except those of which publish said definitely no. RabbitMQ refuses a
-// message as soon as one of its queues does, so what was due at once may be in the other one.
+// from: all begun by then that may have happened.
 func (r *record) candidates(at int64) []attempt {
 	var found []attempt
-	for _, a := range r.attempts {
-		inOther := r.twin != nil && a.notBefore <= a.at
-		if a.at <= at && (a.outcome != Refused || inOther) {
-			found = append(found, a)
+	for i := range r.attempts {
+		if a := &r.attempts[i]; a.at <= at && r.mayHaveHappened(a) {
+			found = append(found, *a)
 		}
 	}
 	return found
+}
+
+// mayHaveHappened excludes attempts of which publish said definitely no. RabbitMQ refuses a
+// message as soon as one of its queues does, so what was due at once may be in the other one.
+func (r *record) mayHaveHappened(a *attempt) bool {
+	return a.outcome != Refused || r.twin != nil && a.notBefore <= a.at
 }
 
 // published says whether publish has returned success.

@@ -8,14 +8,20 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
-// The same four orders with a release that parked a repetition from the inbox beside the first
+// Histories of runs over which the rules once decided otherwise.
+//
+// Repetitions: the same four orders with a release that parked a repetition from the inbox beside the first
 // message, and with one that knows it. Each is published twice with a delay, three of them are then
 // cancelled, and one is rescheduled to earlier.
-func TestRecordedRepetitions(t *testing.T) {
+//
+// Refused by one queue: a full one, so that the customer publishes again and again, and copies come to
+// the other one.
+func TestRecordedHistories(t *testing.T) {
 	t.Parallel()
 	for dir, want := range map[string][]string{
-		"testdata/repeated-good": nil,
-		"testdata/repeated-bad":  {"wrong o-000012", "wrong o-000445", "wrong o-000691", "wrong o-000722"},
+		"testdata/repeated-good":        nil,
+		"testdata/refused-by-one-queue": nil,
+		"testdata/repeated-bad":         {"wrong o-000012", "wrong o-000445", "wrong o-000691", "wrong o-000722"},
 	} {
 		events, err := history.Read(dir)
 		if err != nil {

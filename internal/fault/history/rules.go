@@ -238,7 +238,7 @@ func (r *record) wrongState() (why []string) {
 	default:
 		if r.known {
 			why = append(why, fmt.Sprintf("in a state that there is not: %q", r.state.State))
-		} else if r.placed || all != "" {
+		} else if all != "" || r.placed && (!r.outbox || r.published()) {
 			why = append(why, "not in the order store")
 		}
 	}
