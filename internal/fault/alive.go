@@ -71,7 +71,7 @@ func (p *process) goroutines() ([]int, error) {
 // has. At rest it has the same to do in either life.
 func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, err error) {
 	for name, p := range w.processes {
-		if name == customersName {
+		if name == customersName || p.role.inPython() {
 			continue
 		}
 		counts, err := p.goroutines()

@@ -26,7 +26,7 @@ const (
 	wayInstant  way = "instant"                     // the Go producer, at an instant
 	wayEntryAt  way = history.ThroughInbox + ", at" // a foreign client, at an instant
 	wayNoID     way = history.WithoutID             // a foreign client whose messages have no ID
-	wayOutbox   way = "outbox"                      // a row in the order's own transaction, which a relay sends
+	wayOutbox   way = history.ThroughOutbox         // a row in the order's own transaction, which a relay sends
 )
 
 const (

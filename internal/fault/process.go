@@ -62,6 +62,9 @@ func (p *process) startLocked(t *trap) error {
 	}
 	defer func() { _ = log.Close() }() // the program has its own
 	cmd := exec.Command(executable)
+	if p.role.inPython() {
+		cmd = exec.Command(python, p.run.pythonFile())
+	}
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment, log, log
 	if p.program, err = servers.Spawn(cmd); err != nil {
 		return err

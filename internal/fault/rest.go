@@ -24,8 +24,10 @@ import (
 // rest closes the shop, waits until no acknowledged order is under way any more,
 // ends all processes in order and looks at what is left.
 func (w *world) rest(ctx context.Context) (*history.Final, error) {
-	if err := w.processes[customersName].terminate(); err != nil {
-		return nil, err
+	for _, name := range w.customers() {
+		if err := w.processes[name].terminate(); err != nil {
+			return nil, err
+		}
 	}
 	// Of what was not acknowledged something may still come, and fail; the longest
 	// delay is over by then.
@@ -51,7 +53,7 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		return nil, err
 	}
 	for name, p := range w.processes {
-		if name == customersName {
+		if slices.Contains(w.customers(), name) {
 			continue
 		}
 		if err := p.terminate(); err != nil {
@@ -139,6 +141,11 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 	if err := w.countMails(db, final); err != nil {
 		return err
 	}
+	if store == storePostgres {
+		if err := w.countPython(db, final); err != nil {
+			return err
+		}
+	}
 	stock, err := db.QueryContext(w.ctx, `SELECT sku, available FROM delaybridge_stock`)
 	if err != nil {
 		return err
@@ -178,6 +185,9 @@ func (w *world) countMails(db *sql.DB, final *history.Final) error {
 func (w *world) emptyQueues(final *history.Final) error {
 	return w.channel(func(ch *amqp.Channel) error {
 		names := []string{queue, slowQueue, plainQueue, mailQueue}
+		if w.hasPython() {
+			names = append(names, pythonQueue)
+		}
 		for _, q := range w.topology.Queues() {
 			names = append(names, q.Name)
 		}
@@ -258,9 +268,12 @@ func (w *world) askRedis(final *history.Final) error {
 				continue
 			}
 			id := history.OrderOf(e.Order)
-			n, _ := orderNumber(id)
-			o := planOrder(w.seed, n)
-			all, err := park.OfEntry(o.entry).GetAll(w.ctx, o.messageID())
+			entry, messageID := "", id
+			if n, ok := orderNumber(id); ok {
+				o := planOrder(w.seed, n)
+				entry, messageID = o.entry, o.messageID()
+			}
+			all, err := park.OfEntry(entry).GetAll(w.ctx, messageID)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
 
 // role is what a child process is to be.
 type role struct {
-	Kind     string // bridge, consumer, relay or customers
+	Kind     string // bridge, consumer, relay or customers; or python customers or consumer
 	Name     string // such as bridge-1
 	Life     int    // counts restarts
 	Dir      string // of the run
@@ -43,6 +43,8 @@ type role struct {
 	Bind     []string // likewise
 	// Tombstones is redisbridge.ParkConfig.Tombstones.
 	Tombstones time.Duration
+	// Unasked and Ahead are what the shop in Python writes down for its orders, in microseconds.
+	Unasked, Ahead int64
 }
 
 // bridgeRole is what only a bridge needs.

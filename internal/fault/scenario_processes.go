@@ -33,6 +33,12 @@ func processScenarios() []scenario {
 		{"relay dies at a step", allRelays(), anywhere, func(i *injection) error {
 			return i.atStep(i.oneRelay(), []string{stepTaken, stepSent, stepRemoved}[i.rng.IntN(3)])
 		}},
+		{"shop in Python killed", []string{pythonCustomers, pythonConsumer}, anywhere, func(i *injection) error {
+			if !i.hasPython() {
+				return nil
+			}
+			return i.killOne(i.processes[[]string{pythonCustomers, pythonConsumer}[i.rng.IntN(2)]])
+		}},
 		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
 		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
 		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},

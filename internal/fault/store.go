@@ -183,6 +183,7 @@ var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
 			$$ BEGIN INSERT INTO closings VALUES (NEW.id); RETURN NEW; END $$`,
 		`CREATE TRIGGER closed AFTER UPDATE OF state ON delaybridge_orders FOR EACH ROW
 			WHEN (NEW.state = 'closed') EXECUTE FUNCTION note_closing()`,
+		pythonTable,
 	},
 	storeMySQL: {
 		`CREATE TABLE closings (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,

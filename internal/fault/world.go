@@ -87,13 +87,14 @@ func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stor
 	if w.topology, err = topology.New(shortDelays()); err != nil {
 		return w, err
 	}
-	var shopErr, brokerErr, redisErr error
+	var shopErr, brokerErr, redisErr, pythonErr error
 	var all sync.WaitGroup
 	all.Go(func() { shopErr = w.build(stores) })
 	all.Go(func() { brokerErr = w.startRabbitMQ(clustered) })
 	all.Go(func() { w.redis, redisErr = servers.StartRedis(ctx, servers.Config{}) })
+	all.Go(func() { pythonErr = w.providePython(ctx) })
 	all.Wait()
-	if err := errors.Join(shopErr, brokerErr, redisErr); err != nil {
+	if err := errors.Join(shopErr, brokerErr, redisErr, pythonErr); err != nil {
 		return w, err
 	}
 	return w, w.furnish(w.topology)
@@ -181,12 +182,32 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 			return err
 		}
 	}
+	if w.hasPython() {
+		if err := w.employPython(role{Kind: "python consumer", Name: pythonConsumer}, 1); err != nil {
+			return err
+		}
+	}
 	pause(w.ctx, settleIn)
 	if err := w.bindEntry(); err != nil {
 		return err
 	}
 	began := history.Now()
+	if w.hasPython() {
+		if err := w.employPython(role{Kind: "python customers", Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
+			return err
+		}
+	}
 	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
+}
+
+func (w *world) hasPython() bool { return w.postgreSQL != nil }
+
+// customers names the processes that place orders.
+func (w *world) customers() []string {
+	if w.hasPython() {
+		return []string{customersName, pythonCustomers}
+	}
+	return []string{customersName}
 }
 
 // bindEntry has the consumers' queues get what was published to the tracked entry. A consumer

@@ -21,11 +21,11 @@ func All() []Mutant {
 			Rule: "published, and comes",
 		},
 		{
-			Name: "the intake acknowledges before Redis has the message",
+			Name: "the intake acknowledges what Redis has not taken",
 			File: "redisbridge/internal/intake/intake.go",
-			Old:  "	for unsure := false; ; {\n		err := i.place(work, ready, &e)\n",
-			New:  "	acks.add(d.DeliveryTag)\n	for unsure := false; ; {\n		err := i.place(work, ready, &e)\n		if err == nil {\n			return\n		}\n",
-			Only: "bridge killed",
+			Old:  "		unsure = unsure || errors.Is(err, store.ErrUnconfirmed)\n		i.config.Repairs.Consider(err)\n",
+			New:  "		if i.config.Repairs.Consider(err); !unsure {\n			acks.add(d.DeliveryTag)\n			return\n		}\n",
+			Only: "redis killed",
 			Rule: "published, and comes",
 		},
 		{
