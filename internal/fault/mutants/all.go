@@ -64,7 +64,7 @@ func All() []Mutant {
 			Old:  "if envelope and r.state == waiting and r.due <= now and",
 			New:  "if false and",
 			Only: "target refuses",
-			Rule: "comes, and has its effect",
+			Rule: "published, and comes",
 		},
 		{
 			Name: "a consumer acknowledges what its handler could not do",
