@@ -25,23 +25,33 @@ type Mutant struct {
 	Only string
 }
 
-// Build builds the mutant of a program into the file output. The module's files stay as they
-// are.
-func (m *Mutant) Build(ctx context.Context, importPath, output string) error {
+// Build builds the mutant of a program into the file output, and writes into dir what
+// [overlay.Variable] has to name when that runs, whose path it returns. The module's files stay as
+// they are.
+func (m *Mutant) Build(ctx context.Context, importPath, output, dir string) (path string, err error) {
 	root, err := overlay.Go(ctx, "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
-		return err
+		return "", err
 	}
-	path := filepath.Join(string(bytes.TrimSpace(root)), m.File)
+	files, err := m.files(string(bytes.TrimSpace(root)))
+	if err != nil {
+		return "", err
+	}
+	if path, err = overlay.Write(dir, files); err != nil {
+		return "", err
+	}
+	return path, overlay.Build(ctx, importPath, output, files)
+}
+
+// files returns the mutant's file, by its path.
+func (m *Mutant) files(root string) (map[string][]byte, error) {
+	path := filepath.Join(root, m.File)
 	source, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	changed, err := m.Change(source)
-	if err != nil {
-		return err
-	}
-	return overlay.Build(ctx, importPath, output, map[string][]byte{path: changed})
+	return map[string][]byte{path: changed}, err
 }
 
 // Change returns the mutant's file.

@@ -24,6 +24,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/mutants"
+	"github.com/delaybridge/delaybridge/internal/fault/overlay"
 )
 
 const (
@@ -112,7 +113,8 @@ func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed 
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program, kept := filepath.Join(dir, "fault"), filepath.Join(dir, "run")
-	if err := m.Build(ctx, faultProgram, program); err != nil {
+	files, err := m.Build(ctx, faultProgram, program, dir)
+	if err != nil {
 		return nil, err
 	}
 	args := []string{"-duration", duration.String(), "-seed", strconv.FormatUint(seed, 10), "-dir", kept}
@@ -121,6 +123,7 @@ func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed 
 	}
 	fmt.Fprintf(errs, "mutants: %s\n", m.Name)
 	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), overlay.Variable+"="+files)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	said, err := cmd.CombinedOutput()
 	// The program says by its exit code that a promise was broken.
