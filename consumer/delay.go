@@ -49,7 +49,7 @@ func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
 // gives up only when the message was held for as long as it may, has returned to its queue
 // anyway, or Run ends.
 func (s *session) delay(ctx context.Context, h *held, o *Observation) Outcome {
-	m := message.FromDelivery(h.Delivery) // as it came, whatever the handler has done
+	m := s.config.Topology.Message(h.Delivery) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
 	wait := s.noDelayer.newWait(maxBackoff, nil)
 	defer wait.gone()

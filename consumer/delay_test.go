@@ -167,7 +167,7 @@ func TestTheLastAttemptIsCountedOverRetries(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	d := b.get(b.topology.Quarantine())
-	m := message.FromDelivery(&d)
+	m := b.topology.Message(&d)
 	if m.Journey.Attempts != 4 || m.Journey.Queue != b.queue || d.RoutingKey != key {
 		t.Errorf("routing key %q, journey %+v", d.RoutingKey, m.Journey)
 	}

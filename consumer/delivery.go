@@ -76,11 +76,11 @@ func (s *session) handle(h *held) {
 	story.end(&o)
 }
 
-// received returns the message of d. Who has handled it before is only believed where
-// a bridge says it: a client may have sent on the headers of what it had consumed.
+// received returns the message of d. Who has handled it before counts where it comes back: a producer may
+// have sent on the headers of what it had consumed.
 func (s *session) received(d *amqp.Delivery) message.Message {
-	m := message.FromDelivery(d)
 	t := s.config.Topology
+	m := t.Message(d)
 	if d.Exchange != t.RetryExchange() && d.Exchange != t.Quarantine() {
 		m.Journey.Queue, m.Journey.Attempts, m.Journey.History = "", 0, nil
 	}

@@ -13,7 +13,7 @@ import (
 // Trace returns what makes the spans of a delivery that is handled once.
 func Trace(provider trace.TracerProvider, d *amqp.Delivery) func() {
 	s := &session{run: &run{Consumer: &Consumer{config: Config{Queue: "billing"}, tracer: tracing.New(provider, "consumer")}}}
-	o := Observation{Message: message.FromDelivery(d), Outcome: Acknowledged}
+	o := Observation{Message: message.FromBridge(d), Outcome: Acknowledged}
 	ctx := context.Background()
 	return func() {
 		story := s.startDelivery(d, &o)

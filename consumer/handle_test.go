@@ -205,7 +205,7 @@ func TestQuarantine(t *testing.T) {
 				t.Errorf("mode %d, routing key %q", d.DeliveryMode, d.RoutingKey)
 			}
 			delete(want.Headers, "x-death")
-			m := message.FromDelivery(&d)
+			m := b.topology.Message(&d)
 			if lines := m.Journey.History; int64(len(lines)) != c.attempts || !strings.Contains(lines[0], b.queue+": ") {
 				t.Errorf("history %q, want a line for each of %d attempts", lines, c.attempts)
 			}

@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/delaybridge/delaybridge/message"
 )
 
 // order has messages of one key wait for each other. It outlives sessions, as
@@ -57,7 +55,7 @@ func (s *session) keyOf(d *amqp.Delivery) (key string) {
 	if s.config.OrderBy == nil {
 		return ""
 	}
-	m := message.FromDelivery(d)
+	m := s.config.Topology.Message(d)
 	defer func() {
 		if value := recover(); value != nil {
 			s.log.Error("OrderBy panicked; the message is handled without order", "id", m.ID, "value", value)

@@ -67,7 +67,7 @@ func (s *session) publish(ctx context.Context, out broker.Outgoing) error {
 
 // quarantined is the message as it came, and beside it what went wrong.
 func quarantined(t *topology.Topology, d *amqp.Delivery, o *Observation, now time.Time) amqp.Publishing {
-	m := message.FromDelivery(d)
+	m := t.Message(d)
 	journey := o.Message.Journey
 	if journey.Path == "" {
 		journey.Published, journey.Due, journey.Path = throughTier(t, d.Headers)

@@ -43,7 +43,7 @@ func (j *Journey) Replayed(at time.Time) {
 }
 
 func (j *Journey) note(at time.Time, what string) {
-	lines := append(slices.Clone(j.History), at.UTC().Format(instantLayout)+" "+what) // others may hold the old one
+	lines := append(slices.Clone(j.History), at.UTC().Format(wire.InstantLayout)+" "+what) // others may hold the old one
 	j.History = lines[max(0, len(lines)-maxHistory):]
 }
 
@@ -66,7 +66,7 @@ func (m *Message) Retry() Message {
 		retry.Headers[wire.HeaderCC] = cc
 	}
 	if !m.Journey.Published.IsZero() {
-		retry.Headers[wire.HeaderPublished] = m.Journey.Published.UTC().Format(instantLayout)
+		retry.Headers[wire.HeaderPublished] = m.Journey.Published.UTC().Format(wire.InstantLayout)
 	}
 	retry.Headers[wire.HeaderKey] = m.RoutingKey
 	m.Journey.Step.Write(retry.Headers)

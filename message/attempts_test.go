@@ -26,7 +26,7 @@ func roundTrip(t interface{ Fatal(...any) }, m *message.Message) message.Message
 	if !ok {
 		t.Fatal("no retry")
 	}
-	return message.FromDelivery(delivery(parked.Publishing(message.Journey{Path: message.PathRetry}), queue))
+	return message.FromBridge(delivery(parked.Publishing(message.Journey{Path: message.PathRetry}), queue))
 }
 
 func TestRetryComesBackAsItWas(t *testing.T) {
@@ -135,13 +135,13 @@ func TestForeignJourney(t *testing.T) {
 		"too long":            {wire.HeaderQueue: strings.Repeat("q", 256), wire.HeaderAttempts: int64(-1), wire.HeaderHistory: "text"},
 		"not the routing key": {wire.HeaderKey: "another", wire.HeaderCC: []any{"shipping"}},
 	} {
-		got := message.FromDelivery(&amqp.Delivery{MessageId: "o-1", RoutingKey: "k", Headers: headers})
+		got := message.FromBridge(&amqp.Delivery{MessageId: "o-1", RoutingKey: "k", Headers: headers})
 		if want := (message.Message{ID: "o-1", RoutingKey: "k"}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %#v", name, got)
 		}
 	}
 	// A CC header that is no array has the broker close the channel.
-	got := message.FromDelivery(&amqp.Delivery{RoutingKey: "billing", Headers: amqp.Table{
+	got := message.FromBridge(&amqp.Delivery{RoutingKey: "billing", Headers: amqp.Table{
 		wire.HeaderQueue: "billing", wire.HeaderKey: "k", wire.HeaderCC: "shipping",
 	}})
 	if got.RoutingKey != "k" || got.Headers != nil {
@@ -157,7 +157,7 @@ func TestPublishingTellsOfAttempts(t *testing.T) {
 	if headers[wire.HeaderQueue] != "billing" || headers[wire.HeaderAttempts] != int64(1) || len(headers[wire.HeaderHistory].([]any)) != 1 {
 		t.Errorf("headers %v", headers)
 	}
-	if got := message.FromDelivery(delivery(m.Publishing(m.Journey), m.RoutingKey)); !reflect.DeepEqual(got.Journey.History, m.Journey.History) || got.RoutingKey != m.RoutingKey {
+	if got := message.FromBridge(delivery(m.Publishing(m.Journey), m.RoutingKey)); !reflect.DeepEqual(got.Journey.History, m.Journey.History) || got.RoutingKey != m.RoutingKey {
 		t.Errorf("got %#v", got)
 	}
 	if _, told := m.Publishing(message.Journey{}).Headers[wire.HeaderQueue]; told {

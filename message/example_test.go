@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -23,14 +21,4 @@ func ExampleWhen() {
 	// 2026-05-01T12:30:00Z
 	// 2026-05-02T08:00:00Z
 	// 2026-05-01T12:00:00Z
-}
-
-// What a consumer without package consumer learns of a delivery.
-func ExampleFromDelivery() {
-	m := message.FromDelivery(&amqp.Delivery{
-		MessageId: "order-1", RoutingKey: "order.unpaid", Body: []byte(`{"order":1}`),
-		Headers: amqp.Table{"shop": "x", "x-delaybridge-due": "2026-05-01T12:30:00.000Z", "x-delaybridge-path": "tier 30m"},
-	})
-	fmt.Println(m.ID, m.Headers["shop"], m.Journey.Due.UTC().Format(time.RFC3339), m.Journey.Path)
-	// Output: order-1 x 2026-05-01T12:30:00Z tier 30m
 }

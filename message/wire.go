@@ -1,15 +1,13 @@
 package message
 
 import (
+	"cmp"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
 )
-
-const instantLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // Publishing returns m as it is sent to the broker with journey j: always
 // persistent, without what earlier dead-lettering left behind, and with the
@@ -71,9 +69,33 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 }
 
-// FromDelivery returns the message of a delivery as its publisher sent it. It
-// accepts messages that never met the bridge. Body is not copied.
+// FromDelivery returns the message of a delivery as its publisher sent it, whoever that is: of
+// its headers whose names are reserved only those count in which expiration and priority travel, as
+// a publisher may set these anyway. So Journey is empty. What may be read of a journey tells
+// [github.com/delaybridge/delaybridge/topology.Topology.Message]. Body is not copied.
 func FromDelivery(d *amqp.Delivery) Message {
+	m := sent(d)
+	m.Expiration, _ = short(d.Headers[wire.HeaderExpiration])
+	m.Expiration = cmp.Or(m.Expiration, d.Expiration, originalExpiration(d.Headers))
+	return m
+}
+
+// FromBridge is FromDelivery for a delivery of which it is certain that the bridge, or who may do what
+// it does, has published it: its reserved headers count.
+func FromBridge(d *amqp.Delivery) Message {
+	m := sent(d)
+	for name, value := range d.Headers {
+		if strings.HasPrefix(name, wire.ReservedPrefix) {
+			m.restore(name, value)
+		}
+	}
+	m.Journey.recall(d.Headers)
+	m.takeBack(d.Headers)
+	return m
+}
+
+// sent is what all messages have, and their priority.
+func sent(d *amqp.Delivery) Message {
 	m := Message{
 		ID: d.MessageId, RoutingKey: d.RoutingKey, Body: d.Body,
 		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
@@ -81,22 +103,17 @@ func FromDelivery(d *amqp.Delivery) Message {
 		Timestamp: d.Timestamp, Expiration: d.Expiration, UserID: d.UserId, Priority: d.Priority,
 	}
 	for name, value := range d.Headers {
-		switch {
-		case leftByBroker(name):
-		case strings.HasPrefix(name, wire.ReservedPrefix):
-			m.restore(name, value)
-		default:
-			if m.Headers == nil {
-				m.Headers = make(amqp.Table, len(d.Headers))
-			}
-			m.Headers[name] = value
+		if leftByBroker(name) || strings.HasPrefix(name, wire.ReservedPrefix) {
+			continue
 		}
+		if m.Headers == nil {
+			m.Headers = make(amqp.Table, len(d.Headers))
+		}
+		m.Headers[name] = value
 	}
-	if _, ours := d.Headers[wire.HeaderPath]; !ours && m.Expiration == "" {
-		m.Expiration = originalExpiration(d.Headers)
+	if priority, ok := d.Headers[wire.HeaderPriority].(byte); ok {
+		m.Priority = priority
 	}
-	m.Journey.recall(d.Headers)
-	m.takeBack(d.Headers)
 	return m
 }
 
@@ -113,25 +130,21 @@ func originalExpiration(headers amqp.Table) string {
 	return text
 }
 
-// restore takes one of the bridge's own headers back into m. Another type than
-// the bridge writes, or a longer text, is a foreign client's doing and is dropped.
+// restore takes one of the bridge's own headers back into m.
 func (m *Message) restore(name string, value any) {
-	if priority, ok := value.(byte); ok && name == wire.HeaderPriority {
-		m.Priority = priority
-	}
 	if version, ok := value.(int64); ok && name == wire.HeaderVersion {
 		m.Journey.Version = int(version)
 	}
 	m.Journey.Step.Restore(name, value)
-	text, ok := value.(string)
-	if !ok || len(text) > 255 { // which neither a property nor an envelope can hold
+	text, ok := short(value)
+	if !ok {
 		return
 	}
 	switch name {
 	case wire.HeaderPublished:
-		m.Journey.Published = parseInstant(text)
+		m.Journey.Published = wire.InstantOf(value)
 	case wire.HeaderDue:
-		m.Journey.Due = parseInstant(text)
+		m.Journey.Due = wire.InstantOf(value)
 	case wire.HeaderPath:
 		m.Journey.Path = Path(text)
 	case wire.HeaderExpiration:
@@ -141,6 +154,15 @@ func (m *Message) restore(name string, value any) {
 	case wire.HeaderEntry:
 		m.Entry = text
 	}
+}
+
+// short returns a header that a property or an envelope can hold.
+func short(value any) (text string, ok bool) {
+	text, ok = value.(string)
+	if len(text) > 255 {
+		return "", false
+	}
+	return text, ok
 }
 
 // leftByBroker reports whether the broker adds this header when it dead-letters
@@ -175,14 +197,14 @@ func widened(value any) any {
 
 // setInstants writes both instants of a journey into one string.
 func setInstants(headers amqp.Table, j Journey) {
-	var room [2 * len(instantLayout)]byte
+	var room [2 * len(wire.InstantLayout)]byte
 	b := room[:0]
 	if !j.Published.IsZero() {
-		b = j.Published.UTC().AppendFormat(b, instantLayout)
+		b = j.Published.UTC().AppendFormat(b, wire.InstantLayout)
 	}
 	published := len(b)
 	if !j.Due.IsZero() {
-		b = j.Due.UTC().AppendFormat(b, instantLayout)
+		b = j.Due.UTC().AppendFormat(b, wire.InstantLayout)
 	}
 	text := string(b)
 	if published > 0 {
@@ -191,12 +213,4 @@ func setInstants(headers amqp.Table, j Journey) {
 	if published < len(text) {
 		headers[wire.HeaderDue] = text[published:]
 	}
-}
-
-func parseInstant(text string) time.Time {
-	t, err := time.Parse(instantLayout, text)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }

@@ -37,7 +37,7 @@ func TestDeliveredAsPublished(t *testing.T) {
 		if p.DeliveryMode != amqp.Persistent || p.Expiration != "" || p.UserId != "" || p.Priority != 0 {
 			t.Fatalf("acts on the way: %+v", p)
 		}
-		got := message.FromDelivery(delivery(p, want.RoutingKey))
+		got := message.FromBridge(delivery(p, want.RoutingKey))
 		if !got.Journey.Published.Equal(j.Published) || !got.Journey.Due.Equal(j.Due) || got.Journey.Path != j.Path {
 			t.Fatalf("journey %+v, want %+v", got.Journey, j)
 		}
@@ -90,7 +90,7 @@ func TestTracesOfTheBrokerAreNotSentOn(t *testing.T) {
 
 func TestForeignDelivery(t *testing.T) {
 	t.Parallel()
-	got := message.FromDelivery(&amqp.Delivery{
+	got := message.FromBridge(&amqp.Delivery{
 		MessageId: "o-1", RoutingKey: "k", Priority: 3, Expiration: "5", UserId: "u",
 		Headers: amqp.Table{
 			// Not what the bridge writes under these names.
@@ -109,17 +109,32 @@ func TestExpirationOfATierOrALane(t *testing.T) {
 	deaths := []any{amqp.Table{"queue": "later"}, amqp.Table{"original-expiration": "5000", "queue": "tier"}}
 	for name, c := range map[string]struct {
 		delivery amqp.Delivery
+		from     func(*amqp.Delivery) message.Message
 		want     string
 	}{
-		"a tier, from a foreign client": {amqp.Delivery{Headers: amqp.Table{"x-death": deaths}}, "5000"},
-		"a lane":                        {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, wire.HeaderPath: "parked, then lane 1s"}}, ""},
-		"a lane, and one of its own":    {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, wire.HeaderPath: "parked, then lane 1s", wire.HeaderExpiration: "7"}}, "7"},
-		"not yet dead":                  {amqp.Delivery{Expiration: "9", Headers: amqp.Table{"x-death": deaths}}, "9"},
-		"a queue of the consumer's own": {amqp.Delivery{Headers: amqp.Table{"x-death": []any{deaths[1], amqp.Table{"queue": "tier"}}}}, ""},
-		"of another type":               {amqp.Delivery{Headers: amqp.Table{"x-death": []any{"x", amqp.Table{"original-expiration": 1}}}}, ""},
+		"a tier, from a foreign client": {amqp.Delivery{Headers: amqp.Table{"x-death": deaths}}, message.FromDelivery, "5000"},
+		"a tier, from a producer":       {amqp.Delivery{Headers: amqp.Table{"x-death": deaths[:1], wire.HeaderExpiration: "7"}}, message.FromDelivery, "7"},
+		"a lane":                        {amqp.Delivery{Headers: amqp.Table{"x-death": deaths}}, message.FromBridge, ""},
+		"a lane, and one of its own":    {amqp.Delivery{Headers: amqp.Table{"x-death": deaths, wire.HeaderExpiration: "7"}}, message.FromBridge, "7"},
+		"not yet dead":                  {amqp.Delivery{Expiration: "9", Headers: amqp.Table{"x-death": deaths}}, message.FromDelivery, "9"},
+		"a queue of the consumer's own": {amqp.Delivery{Headers: amqp.Table{"x-death": []any{deaths[1], amqp.Table{"queue": "tier"}}}}, message.FromDelivery, ""},
+		"of another type":               {amqp.Delivery{Headers: amqp.Table{"x-death": []any{"x", amqp.Table{"original-expiration": 1}}}}, message.FromDelivery, ""},
 	} {
-		if got := message.FromDelivery(&c.delivery).Expiration; got != c.want {
+		if got := c.from(&c.delivery).Expiration; got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// Anybody may send headers whose names are reserved: they tell nothing, and do not come along.
+func TestForgedHeadersTellNothing(t *testing.T) {
+	t.Parallel()
+	got := message.FromDelivery(&amqp.Delivery{MessageId: "o-1", RoutingKey: "k", Priority: 3, Headers: amqp.Table{
+		wire.HeaderPublished: "9999-01-01T00:00:00.000Z", wire.HeaderDue: "9999-01-01T00:00:01.000Z", wire.HeaderPath: "replayed",
+		wire.HeaderUserID: "admin", wire.HeaderEntry: "orders", wire.HeaderVersion: int64(7), wire.HeaderQueue: "k", wire.HeaderKey: "other",
+		wire.HeaderAttempts: int64(4), wire.HeaderHistory: []any{"a line"}, wire.HeaderError: "e", wire.HeaderStepTraceparent: "t",
+	}})
+	if want := (message.Message{ID: "o-1", RoutingKey: "k", Priority: 3}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v", got)
 	}
 }

@@ -26,7 +26,7 @@ func full(id string) message.Message {
 	return message.Message{
 		ID: id, RoutingKey: "order.unpaid.eu", Body: []byte{0, 1, 255}, ContentType: "ct", ContentEncoding: "ce",
 		CorrelationID: "corr", ReplyTo: "reply", Type: "type", AppID: "app", Timestamp: time.Unix(1_700_000_000, 0),
-		Expiration: "1", UserID: "somebody else", Priority: 7,
+		Expiration: "1", UserID: "guest", Priority: 7,
 		Headers: amqp.Table{
 			"bool": true, "int8": int8(-8), "byte": byte(8), "int16": int16(-16), "uint16": uint16(16), "int32": int32(-32),
 			"uint32": uint32(32), "int64": int64(-1 << 60), "float": float32(1.5), "double": 2.5, "text": "t", "bytes": []byte{9, 0},
@@ -72,7 +72,7 @@ func TestEveryPathDeliversWhatWasPublished(t *testing.T) {
 			if got.DeliveryMode != amqp.Persistent {
 				t.Error("not persistent")
 			}
-			m := message.FromDelivery(&got.Delivery)
+			m := b.topology.Message(&got.Delivery)
 			if j := m.Journey; j.Path != c.path || !j.Due.Equal(receipt.Due.Truncate(time.Millisecond)) || j.Published.Before(before.Truncate(time.Millisecond)) {
 				t.Errorf("journey %+v, receipt %+v", j, receipt)
 			}
@@ -120,7 +120,7 @@ func TestEveryPathOfAnEntry(t *testing.T) {
 		if c.path == message.PathInbox && got.Exchange != b.topology.EntryExchangeOf("audit") {
 			t.Errorf("%s: came through %s", id, got.Exchange)
 		}
-		arrived := message.FromDelivery(&got.Delivery)
+		arrived := b.topology.Message(&got.Delivery)
 		arrived.Journey = message.Journey{}
 		delete(arrived.Headers, wire.HeaderDelay) // by which the entry exchange goes
 		if !reflect.DeepEqual(arrived, m) {
@@ -228,7 +228,7 @@ func TestManyGoroutinesOverFewChannels(t *testing.T) {
 	}
 	all.Wait()
 	for id, got := range b.collect(t, everything, ids...) {
-		if due := message.FromDelivery(&got.Delivery).Journey.Due; got.at.Before(due) {
+		if due := b.topology.Message(&got.Delivery).Journey.Due; got.at.Before(due) {
 			t.Errorf("%s: %v early", id, due.Sub(got.at))
 		}
 	}

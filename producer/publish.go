@@ -56,7 +56,7 @@ func (p *Producer) Publish(ctx context.Context, m message.Message, w message.Whe
 
 func (p *Producer) publish(ctx context.Context, m message.Message, w message.When, now time.Time) (Receipt, error) {
 	entry, known := p.entries[m.Entry]
-	if err := errors.Join(m.Validate(), w.Validate(now)); err != nil || !known {
+	if err := errors.Join(m.Validate(), w.Validate(now), p.wrongUser(&m)); err != nil || !known {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, errors.Join(err, p.unknown(m.Entry)))
 	}
 	if err := p.gate.enter(); err != nil {
@@ -73,6 +73,19 @@ func (p *Producer) publish(ctx context.Context, m message.Message, w message.Whe
 		return Receipt{}, fmt.Errorf("publish %s: %w", m.ID, err)
 	}
 	return receipt, nil
+}
+
+// wrongUser is the fault of a message whose user-id is not the connection's user: the broker would close the
+// channel, and with it what else is under way there. What is parked no broker looks at.
+func (p *Producer) wrongUser(m *message.Message) error {
+	if m.UserID == "" {
+		return nil
+	}
+	uri, err := broker.ParseURI(p.config.AMQPURL)
+	if err != nil || uri.Username == m.UserID {
+		return err
+	}
+	return fmt.Errorf("user-id %q is not the user of the AMQP connection, %q, and RabbitMQ takes no other: leave it empty, or say who it was in a header of your own", m.UserID, uri.Username)
 }
 
 // unknown is the fault of a message whose entry is not configured, or nil.
@@ -173,6 +186,10 @@ func (r *route) fill(q *request, m *message.Message, now, due time.Time) {
 	}
 	if r.delayMS > 0 {
 		q.headers[wire.HeaderDelay] = r.delayMS
+	}
+	if m.UserID != "" { // rather than in a header, so that the broker vouches for it
+		delete(q.headers, wire.HeaderUserID)
+		q.out.Publishing.UserId = m.UserID
 	}
 }
 

@@ -191,7 +191,7 @@ func listen(t *testing.T, conn *amqp.Connection) *arrivals {
 func (a *arrivals) note(d *amqp.Delivery) {
 	at := time.Now()
 	a.mu.Lock()
-	a.byID[d.MessageId] = append(a.byID[d.MessageId], arrival{message.FromDelivery(d), at})
+	a.byID[d.MessageId] = append(a.byID[d.MessageId], arrival{message.FromBridge(d), at})
 	a.mu.Unlock()
 	select {
 	case a.changed <- struct{}{}:

@@ -91,7 +91,7 @@ func TestDelayComesBackToItsQueueWhenDue(t *testing.T) {
 			t.Errorf("%s came back %v early", d.MessageId, early)
 		}
 		want := failedOnce(d.MessageId, "billing")
-		got := message.FromDelivery(&d)
+		got := b.topology.Message(&d)
 		if got.Journey.Path != message.PathRetry || got.Journey.Attempts != 1 || len(got.Journey.History) != 1 || !got.Journey.Published.Equal(want.Journey.Published) {
 			t.Errorf("%s has journey %+v", d.MessageId, got.Journey)
 		}

@@ -82,7 +82,7 @@ func (o *outlets) listen(t *testing.T, b *bench, queue, entry string) {
 	go func() {
 		for d := range deliveries {
 			o.mu.Lock()
-			o.byID[d.MessageId] = append(o.byID[d.MessageId], outcome{entry, message.FromDelivery(&d)})
+			o.byID[d.MessageId] = append(o.byID[d.MessageId], outcome{entry, b.topology.Message(&d)})
 			o.mu.Unlock()
 		}
 	}()

@@ -151,7 +151,7 @@ func (f foreign) restored(got *amqp.Delivery) error {
 		ReplyTo: f.ReplyTo, Expiration: f.Expiration, MessageId: f.MessageId, Timestamp: f.Timestamp, Type: f.Type, UserId: f.UserId,
 		AppId: f.AppId, Priority: f.Priority, RoutingKey: f.key, Body: f.Body,
 	})
-	have := message.FromDelivery(got)
+	have := message.FromBridge(got)
 	have.Journey = message.Journey{}
 	if !wiretest.Same(have, want) {
 		return fmt.Errorf("restored as %.600v\nwant %.600v", fmt.Sprintf("%#v", have), fmt.Sprintf("%#v", want))

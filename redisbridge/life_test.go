@@ -79,7 +79,7 @@ func (b *bench) attend(t *testing.T) *desk {
 
 func (d *desk) take(ctx context.Context, t *testing.T, delivery *amqp.Delivery) {
 	t.Helper()
-	m := message.FromDelivery(delivery)
+	m := d.b.topology.Message(delivery)
 	arrival, err := d.b.park.Arrive(ctx, &m)
 	if ctx.Err() != nil {
 		return

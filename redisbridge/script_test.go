@@ -58,7 +58,7 @@ func TestScriptForOtherLanguages(t *testing.T) {
 		t.Helper()
 		select {
 		case d := <-deliveries:
-			m := message.FromDelivery(&d)
+			m := b.topology.Message(&d)
 			if m.ID != id {
 				t.Fatalf("%s came, want %s", m.ID, id)
 			}

@@ -242,7 +242,7 @@ func (s sent) onTime(t *testing.T, top *topology.Topology, got letter) {
 	case wiretest.Tier:
 		right = path == "" && queue == tier.Name
 	case wiretest.Parked:
-		m := message.FromDelivery(&got.Delivery)
+		m := top.Message(&got.Delivery)
 		if path == string(message.PathDirect) { // what a slow machine takes in too late
 			break
 		}

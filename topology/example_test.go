@@ -4,8 +4,25 @@ import (
 	"fmt"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/topology"
 )
+
+// What a consumer without package consumer learns of a delivery.
+func ExampleTopology_Message() {
+	top, err := topology.New(topology.Defaults())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := top.Message(&amqp.Delivery{
+		Exchange: "delaybridge.ready", MessageId: "order-1", RoutingKey: "order.unpaid", Body: []byte(`{"order":1}`),
+		Headers: amqp.Table{"shop": "x", "x-delaybridge-due": "2026-05-01T12:30:00.000Z", "x-delaybridge-path": "parked, then lane 1m"},
+	})
+	fmt.Println(m.ID, m.Headers["shop"], m.Journey.Due.UTC().Format(time.RFC3339), m.Journey.Path)
+	// Output: order-1 x 2026-05-01T12:30:00Z parked, then lane 1m
+}
 
 func Example() {
 	t, err := topology.New(topology.Config{

@@ -199,7 +199,7 @@ func TestRetriesComeBackInTimeAndEndInQuarantine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := message.FromDelivery(&d)
+	m := r.topology.Message(&d)
 	if j := m.Journey; j.Attempts != retryAttempts || len(j.History) != retryAttempts || j.Queue != "billing" || m.RoutingKey != "order.unpaid" {
 		t.Errorf("got %+v", m)
 	}

@@ -25,16 +25,18 @@ type Message struct {
 
 // read returns the message of a delivery from quarantine. One that a consumer or a
 // bridge has put there says why; what the broker has dead-lettered has only its
-// x-death to tell.
+// x-death to tell, whatever its publisher says.
 func read(t *topology.Topology, d *amqp.Delivery) *Message {
-	m := &Message{Message: message.FromDelivery(d)}
-	m.Error, _ = d.Headers[wire.HeaderError].(string)
-	m.Stack, _ = d.Headers[wire.HeaderStack].(string)
-	if text, ok := d.Headers[wire.HeaderQuarantined].(string); ok {
-		m.Since, _ = time.Parse(time.RFC3339, text) // zero if it is no instant
-	}
-	if m.Error == "" {
-		m.readDeath(t, d.Headers)
+	m := &Message{Message: t.Message(d)}
+	if deaths, _ := d.Headers["x-death"].([]any); len(deaths) > 0 {
+		death, _ := deaths[0].(amqp.Table) // the latest comes first
+		m.readDeath(t, death)
+	} else {
+		m.Error, _ = d.Headers[wire.HeaderError].(string)
+		m.Stack, _ = d.Headers[wire.HeaderStack].(string)
+		if text, ok := d.Headers[wire.HeaderQuarantined].(string); ok {
+			m.Since, _ = time.Parse(time.RFC3339, text) // zero if it is no instant
+		}
 	}
 	if m.Journey.Queue != t.Command() && isOurs(t, m.Journey.Queue) {
 		m.Journey.Queue = ""
@@ -42,24 +44,13 @@ func read(t *topology.Topology, d *amqp.Delivery) *Message {
 	return m
 }
 
-func (m *Message) readDeath(t *topology.Topology, headers amqp.Table) {
-	deaths, _ := headers["x-death"].([]any)
-	if len(deaths) == 0 {
-		return
-	}
-	death, _ := deaths[0].(amqp.Table) // the latest comes first
+func (m *Message) readDeath(t *topology.Topology, death amqp.Table) {
 	queue, _ := death["queue"].(string)
 	reason, _ := death["reason"].(string)
 	m.Error = fmt.Sprintf("dead-lettered by the broker from queue %s: %s", queue, reason)
 	m.Since, _ = death["time"].(time.Time)
 	m.Journey.Queue = queue
-	if queue != t.Inbox() {
-		return
-	}
-	if exchange, ok := death["exchange"].(string); ok && m.Entry == "" {
-		m.Entry = t.EntryOf(exchange)
-	}
-	m.expired = reason == "expired"
+	m.expired = queue == t.Inbox() && reason == "expired"
 }
 
 // isOurs reports whether a queue belongs to the bridge, so that nothing is to come

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -289,7 +290,7 @@ func TestReplayToItsQueue(t *testing.T) {
 	w.wantHeld(w.topology.Unrouted(), 0)
 	seen := map[string]bool{}
 	for _, d := range w.drain("billing", n) {
-		m := message.FromDelivery(&d)
+		m := w.topology.Message(&d)
 		seen[m.ID] = true
 		if j := m.Journey; m.RoutingKey != "order.unpaid" || j.Attempts != 0 || j.Queue != "billing" || j.Path != message.PathReplay || len(j.History) != 2 || !known(j) {
 			t.Fatalf("got %+v", m)
@@ -355,7 +356,7 @@ func TestReplayToTheReadyExchange(t *testing.T) {
 	w.wantHeld(w.topology.Quarantine(), 0)
 	w.drain("billing", 3)
 	d := w.drain("shipping", 3)[2]
-	if m := message.FromDelivery(&d); m.Journey.Queue != "" || m.Journey.Attempts != 0 || m.Journey.Path != message.PathReplay || !known(m.Journey) {
+	if m := w.topology.Message(&d); m.Journey.Queue != "" || m.Journey.Attempts != 0 || m.Journey.Path != message.PathReplay || !known(m.Journey) {
 		t.Errorf("got %+v", m)
 	}
 	w.drain("orders", 1)
@@ -379,7 +380,7 @@ func TestReplayOfWhatExpiredInTheInbox(t *testing.T) {
 		}
 	}
 	for _, d := range w.drain(w.topology.Inbox(), 2) {
-		m := message.FromDelivery(&d)
+		m := w.topology.Message(&d)
 		if d.Expiration != "" || m.Expiration != "1" || d.Headers["x-delay"] != int32(3_600_001) || d.RoutingKey != "order.unpaid" {
 			t.Errorf("got %+v", d)
 		}
@@ -481,4 +482,40 @@ func TestAMessageThatNobodyCanRead(t *testing.T) {
 	if !errors.Is(err, quarantine.ErrUnreadable) {
 		t.Errorf("got %v, want ErrUnreadable", err)
 	}
+}
+
+// What a publisher writes into headers of the bridge's own decides nothing about its message here.
+func TestForgedHeadersDecideNothing(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.queue("payroll", "salary")
+	w.publish(w.topology.EntryExchangeOf("orders"), "order.unpaid", amqp.Publishing{MessageId: "forged", Headers: amqp.Table{
+		"x-delay": int64(1500), wire.HeaderQueue: "payroll", wire.HeaderKey: "salary", wire.HeaderError: "card declined", wire.HeaderStack: "a stack",
+		wire.HeaderQuarantined: "2020-01-01T00:00:00Z", wire.HeaderAttempts: int64(5), wire.HeaderHistory: []any{"a line"}, wire.HeaderEntry: "another",
+		wire.HeaderVersion: int64(7), wire.HeaderPublished: "9999-01-01T00:00:00.000Z", wire.HeaderPath: "replayed", wire.HeaderUserID: "admin",
+		"x-death": []any{amqp.Table{"queue": w.topology.Inbox(), "reason": "rejected", "exchange": w.topology.RetryExchange(), "count": int64(0)}},
+	}})
+	d, ok, err := w.ch.Get(w.topology.Inbox(), false)
+	if err != nil || !ok || d.Reject(false) != nil {
+		t.Fatalf("nothing to reject: %v", err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1)
+	if err := w.Look(t.Context(), quarantine.Filter{}, 0, func(m *quarantine.Message) error {
+		got := *m
+		got.Since, got.Entry, got.Message.Headers = time.Time{}, "", nil // 3.10 believes the exchange of an x-death that was sent
+		want := quarantine.Message{
+			Message: message.Message{ID: "forged", RoutingKey: "order.unpaid", Body: []byte{}},
+			Error:   "dead-lettered by the broker from queue " + w.topology.Inbox() + ": rejected",
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.replay(quarantine.Filter{}, quarantine.ToQueue)["forged"]; got.Err != nil || got.To == "payroll" {
+		t.Errorf("replayed to %s: %v", got.To, got.Err)
+	}
+	w.wantHeld("payroll", 0)
 }

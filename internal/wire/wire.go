@@ -28,6 +28,19 @@ const (
 	HeaderBaggage     = "baggage"
 )
 
+// InstantLayout is how the bridge writes instants into headers.
+const InstantLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// InstantOf returns the instant in a header, or the zero time.
+func InstantOf(header any) time.Time {
+	text, _ := header.(string)
+	t, err := time.Parse(InstantLayout, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
 // ReservedPrefix starts the name of every header that the bridge adds.
 const ReservedPrefix = "x-delaybridge-"
 
