@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func (p *process) goroutines() ([]int, error) {
 // has. At rest it has the same to do in either life.
 func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, err error) {
 	for name, p := range w.processes {
-		if name == customersName || p.role.inPython() {
+		if slices.Contains(w.customers(), name) || p.role.inPython() {
 			continue
 		}
 		counts, err := p.goroutines()

@@ -25,7 +25,7 @@ const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
 
 // role is what a child process is to be.
 type role struct {
-	Kind     string // bridge, consumer, relay or customers; or python customers or consumer
+	Kind     string // bridge, consumer, relay, customers or stranger; or python customers or consumer
 	Name     string // such as bridge-1
 	Life     int    // counts restarts
 	Dir      string // of the run
@@ -112,6 +112,8 @@ func (r *role) play(ctx context.Context) error {
 		return p.relay(ctx)
 	case "customers":
 		return p.customers(ctx)
+	case "stranger":
+		return p.stranger(ctx)
 	}
 	return fmt.Errorf("no role %q", r.Kind)
 }
@@ -176,6 +178,8 @@ const (
 	// ask Redis.
 	plainQueue = "shop.plain"
 	plainKey   = keyPrefix + "plain"
+	// strangersQueue is that of the strangers. Its consumer asks Redis.
+	strangersQueue = "strangers"
 )
 
 // trackedEntry is where some of the foreign clients publish.
@@ -183,8 +187,11 @@ func trackedEntry() topology.Entry {
 	return topology.Entry{Name: "tracked", Kind: amqp.ExchangeTopic, Tracked: true}
 }
 
+// strangers are who publishes to an entry of their own and wants to harm the others.
+func strangers() topology.Entry { return topology.Entry{Name: "strangers", Kind: amqp.ExchangeTopic} }
+
 func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }
 
 func shortDelays() topology.Config {
-	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards, Entries: []topology.Entry{trackedEntry()}}
+	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards, Entries: []topology.Entry{trackedEntry(), strangers()}}
 }

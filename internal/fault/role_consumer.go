@@ -62,6 +62,9 @@ func (p *player) consumer(ctx context.Context) error {
 		},
 	}
 	switch p.Queue {
+	case strangersQueue:
+		config.Entry, config.Handler, config.Middleware, config.Arrivals = strangers().Name, consumer.HandlerFunc(p.ignore), nil, park
+		config.Observe = func(consumer.Observation) {}
 	case plainQueue:
 		config.Arrivals = nil
 	case mailQueue:

@@ -123,7 +123,7 @@ func (c *customers) list(ctx context.Context) {
 		if err != nil {
 			return // which leaves the call without an answer
 		}
-		if e.ID == e.Message.ID { // it is no retry
+		if e.ID == e.Message.ID && e.Message.Entry != strangers().Name { // it is no retry, and an order's
 			waiting[e.ID] = e.Due.UnixMilli()
 		}
 	}

@@ -74,7 +74,7 @@ func (i *injection) changeAll(change func(*role)) error {
 func otherTiers() topology.Config {
 	return topology.Config{
 		Prefix: prefix, Tiers: []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}, Lead: 3 * time.Second, Shards: shards,
-		Entries: []topology.Entry{trackedEntry(), {Name: "added", Kind: amqp.ExchangeDirect}},
+		Entries: []topology.Entry{trackedEntry(), strangers(), {Name: "added", Kind: amqp.ExchangeDirect}},
 	}
 }
 
@@ -227,16 +227,13 @@ func sendOn(ctx context.Context, ch *amqp.Channel, t *topology.Topology) error {
 		if err != nil || !ok {
 			return err
 		}
-		to := t.ReadyExchange()
+		// What its publisher has forged must not count from now on.
+		m := t.Message(&d)
+		to, key := t.ReadyExchangeOf(m.Entry), m.RoutingKey
 		if d.Exchange == t.RetryExchange() {
-			to = d.Exchange
+			to, key, m = d.Exchange, d.RoutingKey, m.Retry()
 		}
-		delete(d.Headers, "x-death") // brokers up to 3.13 would take it for a cycle
-		confirm, err := ch.PublishWithDeferredConfirm(to, d.RoutingKey, false, false, amqp.Publishing{
-			Headers: d.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: d.DeliveryMode,
-			Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Expiration: d.Expiration,
-			MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, UserId: d.UserId, AppId: d.AppId, Body: d.Body,
-		})
+		confirm, err := ch.PublishWithDeferredConfirm(to, key, false, false, m.Publishing(m.Journey))
 		if err != nil {
 			return err
 		}

@@ -68,6 +68,8 @@ const (
 	slowConsumer  = "consumer-slow"
 	plainConsumer = "consumer-plain"
 	mailConsumer  = "consumer-mails"
+	stranger      = "stranger"
+	strangersOwn  = "consumer-strangers"
 )
 
 func bridgeName(n int) string   { return fmt.Sprintf("bridge-%d", n+1) }
@@ -182,6 +184,9 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 			return err
 		}
 	}
+	if err := w.employ(role{Kind: "consumer", Name: strangersOwn, Seed: w.seed, Queue: strangersQueue, Bind: []string{"#"}}, 2); err != nil {
+		return err
+	}
 	if w.hasPython() {
 		if err := w.employPython(role{Kind: "python consumer", Name: pythonConsumer}, 1); err != nil {
 			return err
@@ -197,6 +202,9 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 			return err
 		}
 	}
+	if err := w.employ(role{Kind: "stranger", Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
+		return err
+	}
 	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
 }
 
@@ -205,9 +213,9 @@ func (w *world) hasPython() bool { return w.postgreSQL != nil }
 // customers names the processes that place orders.
 func (w *world) customers() []string {
 	if w.hasPython() {
-		return []string{customersName, pythonCustomers}
+		return []string{customersName, stranger, pythonCustomers}
 	}
-	return []string{customersName}
+	return []string{customersName, stranger}
 }
 
 // bindEntry has the consumers' queues get what was published to the tracked entry. A consumer

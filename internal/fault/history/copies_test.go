@@ -97,6 +97,11 @@ func TestHeldUpByAnotherQueue(t *testing.T) {
 		}, "not confirmed to customers/1"},
 		"without an answer": {func(r *run) { r.drop(history.Published) }, "not confirmed to customers/1"},
 		"killed meanwhile":  {func(r *run) { r.drop(history.Published); fault(r, 2_000_000, 2_100_000, "kill -9 customers", "") }, ""},
+		"confirmed, and lost by Redis long after": {func(r *run) {
+			lose := r.add(31_500_000, "injector", history.Fault)
+			lose.Detail, lose.Loses = "redis loses writes", true
+			r.add(32_500_000, "injector", history.Mended).Detail = "redis loses writes"
+		}, ""},
 		"refused":           {func(r *run) { r.attempt(1_500_000, asked, history.Refused, 0) }, ""},
 	})
 }

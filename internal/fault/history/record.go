@@ -60,7 +60,8 @@ type attempt struct {
 	answered  int64 // Unix microseconds; 0 if it was not
 	ahead     int64 // microseconds
 	notBefore int64 // Unix microseconds
-	outcome   Kind  // Unknown while there is no answer
+	outcome   Kind  // Unknown while there is no answer, or where what it says may have been lost since
+	confirmed bool  // the answer was Published
 	due       int64 // Unix milliseconds, 0 if unknown
 }
 
@@ -117,7 +118,7 @@ func (r *record) add(e Event) {
 func (r *record) answer(e Event) {
 	for i := len(r.attempts) - 1; i >= 0; i-- {
 		if a := &r.attempts[i]; a.who == e.Who {
-			a.outcome, a.due, a.answered = e.Kind, e.Due, e.At
+			a.outcome, a.due, a.answered, a.confirmed = e.Kind, e.Due, e.At, e.Kind == Published
 			return
 		}
 	}

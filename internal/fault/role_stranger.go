@@ -1,0 +1,86 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/message"
+)
+
+// forgedBody is that of all messages of a stranger.
+const forgedBody = "forged"
+
+// stranger publishes to an entry of its own, with the IDs of orders that are under way and with headers
+// that only the bridge may write. To do the others no harm is the rules' business.
+func (p *player) stranger(ctx context.Context) error {
+	conn, err := broker.New(broker.Config{URL: p.AMQP, Name: p.Name, Logger: p.log})
+	if err != nil {
+		return err
+	}
+	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(connected) }()
+	publisher := broker.NewPublisher(conn)
+	rng := rand.New(rand.NewPCG(p.Seed, uint64(p.Life)))
+	for ctx.Err() == nil {
+		now := int(float64(history.Now()-p.Began) / 1e6 * p.Rate)
+		out := broker.Outgoing{
+			// On RabbitMQ 3.10 it may come out as the default entry's: so by a key that nobody there has bound.
+			Exchange: p.topology.EntryExchangeOf(strangers().Name), RoutingKey: "stranger", Mandatory: true,
+			Publishing: p.forged(rng, max(0, now+rng.IntN(200)-150)),
+		}
+		attempt, cancel := context.WithTimeout(ctx, publishPatience)
+		_ = publisher.Publish(attempt, out, func(error) {}) // nobody relies on it
+		cancel()
+		pause(ctx, 100*time.Millisecond)
+	}
+	hangUp()
+	return <-ended
+}
+
+// forged is a message with the ID of order n.
+func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
+	lane := p.topology.Lane(time.Second, 0)
+	instant := []time.Time{time.Now().Add(time.Second), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 0)}[rng.IntN(3)]
+	headers := amqp.Table{
+		wire.HeaderPublished: instant.UTC().Format(wire.InstantLayout), wire.HeaderDue: instant.Add(time.Second).UTC().Format(wire.InstantLayout),
+		wire.HeaderPath: []string{string(message.PathReplay), "\x1b[31mred\u202e\n"}[rng.IntN(2)], wire.HeaderVersion: rng.Int64() >> rng.IntN(63),
+		wire.HeaderUserID: "admin", wire.HeaderQueue: queue, wire.HeaderKey: closingKey, wire.HeaderAttempts: int64(4),
+		wire.HeaderError: "forged", wire.HeaderHistory: []any{"forged"},
+		"x-death": []any{amqp.Table{"queue": lane, "exchange": lane, "reason": "expired", "count": int64(0), "routing-keys": []any{closingKey}}},
+	}
+	if rng.IntN(2) == 0 {
+		headers[wire.HeaderEntry] = trackedEntry().Name
+	}
+	switch rng.IntN(5) {
+	case 0:
+		headers[wire.HeaderDelay] = "soon\x1b[2J" // for the quarantine
+	case 1:
+		headers[wire.HeaderDelay] = int64(0)
+	case 2:
+		headers[wire.HeaderDelay] = int64(1 + rng.IntN(5000))
+	default:
+		headers[wire.HeaderDelay] = tiers()[rng.IntN(len(tiers()))].Milliseconds()
+	}
+	for i := range rng.IntN(20) {
+		headers[fmt.Sprint("ballast-", i)] = string(make([]byte, rng.IntN(4096)))
+	}
+	return amqp.Publishing{MessageId: orderID(n), DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(forgedBody)}
+}
+
+// ignore handles what strangers have published.
+func (p *player) ignore(_ context.Context, m message.Message) error {
+	if m.UserID != "" || m.Journey.Attempts > 0 || m.Journey.Version > 0 || m.Entry != strangers().Name {
+		p.log.Error("a forged header counts", "message", m)
+		p.note(history.Event{Kind: history.Received, Order: forgedBody + " " + m.ID}) // and is not intact
+	}
+	return nil
+}
