@@ -98,10 +98,13 @@ func TestHeldUpByAnotherQueue(t *testing.T) {
 		"without an answer": {func(r *run) { r.drop(history.Published) }, "not confirmed to customers/1"},
 		"killed meanwhile":  {func(r *run) { r.drop(history.Published); fault(r, 2_000_000, 2_100_000, "kill -9 customers", "") }, ""},
 		"confirmed, and lost by Redis long after": {func(r *run) {
+			r.add(20_000_000, "customers/1", history.Reschedule).NotBefore = asked
+			r.add(20_001_000, "customers/1", history.Rescheduled).Due = due
 			lose := r.add(31_500_000, "injector", history.Fault)
 			lose.Detail, lose.Loses = "redis loses writes", true
 			r.add(32_500_000, "injector", history.Mended).Detail = "redis loses writes"
+			r.add(32_000_000, "consumer-1/1", history.Dropped).Detail = history.DroppedRescheduled
 		}, ""},
-		"refused":           {func(r *run) { r.attempt(1_500_000, asked, history.Refused, 0) }, ""},
+		"refused": {func(r *run) { r.attempt(1_500_000, asked, history.Refused, 0) }, ""},
 	})
 }
