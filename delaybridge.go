@@ -1,6 +1,7 @@
 package delaybridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -58,9 +60,11 @@ var (
 // [FromEnv] and [LoadFile] read what the command delaybridge reads.
 type Config struct {
 	// AMQPURL is RabbitMQ: amqp:// or amqps://user:password@host:port/vhost, or several hosts of
-	// a cluster with commas between them, which are tried in random order. Required.
+	// a cluster with commas between them, which are tried in random order. Or file:///path: the
+	// file has the URL, and is read anew for each connection, so that a password can be replaced.
+	// The logger warns at the start where others than its owner may read it. Required.
 	AMQPURL string
-	// RedisURL is Redis, as in [redisbridge.NewClient]. Empty is none: what equals no tier
+	// RedisURL is Redis, as in [redisbridge.NewClient], or likewise file:///path. Empty is none: what equals no tier
 	// waits in RabbitMQ until a bridge takes it, nothing can be cancelled, rescheduled or
 	// looked up, and retries wait in the consumer's hands.
 	RedisURL string
@@ -118,7 +122,7 @@ type Client struct {
 	relays    []*outbox.Relay
 }
 
-// New checks c. It does no I/O. The error names every fault of c at once.
+// New checks c. It does no I/O, but to read the URLs of files. The error names every fault of c at once.
 func New(c Config) (*Client, error) {
 	t, err := topology.New(c.Topology)
 	if err != nil {
@@ -127,6 +131,11 @@ func New(c Config) (*Client, error) {
 	client := &Client{config: c, topology: t}
 	if err := client.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("delaybridge: %w", err), client.Close())
+	}
+	for _, rawURL := range []string{c.AMQPURL, c.RedisURL} {
+		if path, inFile := secretfile.Path(rawURL); inFile && secretfile.Exposed(path, os.Getenv(secretfile.CredentialsVariable)) {
+			secretfile.Warn(cmp.Or(c.Logger, slog.Default()), path)
+		}
 	}
 	return client, nil
 }

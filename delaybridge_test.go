@@ -1,9 +1,11 @@
 package delaybridge_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -353,6 +355,40 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := delaybridge.LoadFile(path); err == nil || !strings.Contains(err.Error(), `unknown key "shard"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// URLs can be in files: their content is checked at the start, and files that others may read are
+// warned of.
+func TestURLsInFiles(t *testing.T) {
+	directory := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(directory, name)
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Setenv("DELAYBRIDGE_AMQP_URL_FILE", write("amqp", "amqp://shop:s3cr3t@rabbit/\n", 0o600))
+	t.Setenv("DELAYBRIDGE_REDIS_URL_FILE", write("redis", "redis://:s3cr3t@store\n", 0o644))
+	c, err := delaybridge.FromEnv()
+	if err != nil || c.AMQPURL != "file://"+filepath.Join(directory, "amqp") {
+		t.Fatalf("got %+v, %v", c, err)
+	}
+	var said bytes.Buffer
+	c.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	client, err := delaybridge.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if text := said.String(); strings.Count(text, "others may read a file") != 1 || !strings.Contains(text, filepath.Join(directory, "redis")) || strings.Contains(text, "s3cr3t") {
+		t.Errorf("said %q", text)
+	}
+	write("amqp", "s3cr3t", 0o600)
+	write("redis", "redis://s3cr3t@store:port", 0o600)
+	if _, err := delaybridge.New(c); err == nil || !strings.Contains(err.Error(), "wrong RabbitMQ URL: file://") || !strings.Contains(err.Error(), "wrong Redis configuration") || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,7 +53,8 @@ type Parker interface {
 
 // Config of a [Producer].
 type Config struct {
-	// AMQPURL is the broker's URI. Required.
+	// AMQPURL is the broker's URI, or file:///path: the file has it, and is read anew for each
+	// connection. Required.
 	AMQPURL string
 	// Topology must be what was applied to the broker. Required.
 	Topology *topology.Topology
@@ -107,7 +108,7 @@ type Producer struct {
 	stopped chan struct{} // closed when the workers end
 }
 
-// New checks c, and reports every fault at once. It does no I/O.
+// New checks c, and reports every fault at once. It does no I/O, but to read the URL of a file.
 func New(c Config) (*Producer, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("producer: "+format, args...)) }

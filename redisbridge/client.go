@@ -6,12 +6,16 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-// NewClient returns a client for a URL. It does no I/O.
+// NewClient returns a client for a URL. It does no I/O, but to read the URL of a file.
 //
 //	redis://user:password@host:6379/0                     a server; rediss:// for TLS
 //	redis://user:password@host:6379?addr=host:6379&...    a Redis Cluster, by some of its nodes
 //	redis://host:26379/0?master_name=name&addr=host:26379&username=user&password=password
 //	                                                      a server that Sentinels watch, by some of them
+//	file:///run/secrets/redis-url                         a file that has one of these as its only line
+//
+// A file is read anew for every connection: the user and the password of Redis are those that it
+// has then. The rest of its URL, the password of Sentinels too, is that of the start.
 //
 // A user and a password in front of the Sentinel's host are for the Sentinels.
 //

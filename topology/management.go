@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 // managementTimeout bounds one request. While a node of a cluster is silently
@@ -19,31 +21,23 @@ const managementTimeout = 30 * time.Second
 
 // Management asks RabbitMQ's management API about one virtual host. It only reads.
 type Management struct {
-	base     *url.URL // without credentials
-	user     string
-	password string
-	vhost    string
-	client   *http.Client
+	rawURL string
+	base   *url.URL // without credentials
+	user   string
+	vhost  string
+	client *http.Client
 }
 
 // NewManagement returns a client for the API at rawURL,
-// http://user:password@host:15672, asking about vhost. It does no I/O. The user
+// http://user:password@host:15672, asking about vhost. Or at file:///path: the file
+// has the URL, and is read anew for every request. It does no other I/O. The user
 // needs the tag management and access to vhost.
 func NewManagement(rawURL, vhost string) (*Management, error) {
-	u, err := url.Parse(rawURL)
-	switch {
-	case err != nil:
-		// The parser's error repeats the URL, and with it the password.
-		return nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
-	case strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@"): // of a password that a / has cut off
-		return nil, fmt.Errorf("topology: %w: there is an @ behind the host: in user and password, write / as %%2F, ? as %%3F, # as %%23 and @ as %%40", ErrConfiguration)
-	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return nil, fmt.Errorf("topology: %w: scheme %q and host %q; want http://user:password@host:15672", ErrConfiguration, u.Scheme, u.Host)
+	base, user, err := parseManagement(rawURL)
+	if err != nil {
+		return nil, err
 	}
-	u.RawQuery, u.Fragment, u.RawFragment = "", "", "" // the API has its own
-	m := &Management{base: u, user: u.User.Username(), vhost: vhost}
-	m.password, _ = u.User.Password()
-	u.User = nil
+	m := &Management{rawURL: rawURL, base: base, user: user.Username(), vhost: vhost}
 	// The few requests do not pay for connections that have to be closed later.
 	m.client = &http.Client{
 		Timeout:   managementTimeout,
@@ -52,7 +46,30 @@ func NewManagement(rawURL, vhost string) (*Management, error) {
 	return m, nil
 }
 
-// User returns who asks.
+// parseManagement reads a URL of the API, which may be in a file. It returns the credentials
+// apart.
+func parseManagement(rawURL string) (*url.URL, *url.Userinfo, error) {
+	rawURL, err := secretfile.Resolve(rawURL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
+	}
+	u, err := url.Parse(rawURL)
+	switch {
+	case err != nil:
+		// The parser's error repeats the URL, and with it the password.
+		return nil, nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
+	case strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@"): // of a password that a / has cut off
+		return nil, nil, fmt.Errorf("topology: %w: there is an @ behind the host: in user and password, write / as %%2F, ? as %%3F, # as %%23 and @ as %%40", ErrConfiguration)
+	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return nil, nil, fmt.Errorf("topology: %w: scheme %q and host %q; want http://user:password@host:15672", ErrConfiguration, u.Scheme, u.Host)
+	}
+	u.RawQuery, u.Fragment, u.RawFragment = "", "", "" // the API has its own
+	user := u.User
+	u.User = nil
+	return u, user, nil
+}
+
+// User returns who asks. Of a file it is the user that was in it at the start.
 func (m *Management) User() string { return m.user }
 
 // VHost returns the virtual host that is asked about.
@@ -140,14 +157,19 @@ func (m *Management) Get(ctx context.Context, path string, into any) error {
 }
 
 func (m *Management) query(ctx context.Context, path string, query url.Values, into any) error {
-	at := m.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
+	base, user, err := parseManagement(m.rawURL)
+	if err != nil {
+		return err
+	}
+	at := base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
 	at.RawQuery = query.Encode()
 	address := at.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrConfiguration, address, err)
 	}
-	request.SetBasicAuth(m.user, m.password)
+	password, _ := user.Password()
+	request.SetBasicAuth(user.Username(), password)
 	response, err := m.client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -160,7 +182,7 @@ func (m *Management) query(ctx context.Context, path string, query url.Values, i
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnreachable, address, err)
 	}
-	if err := m.refused(address, response, body); err != nil {
+	if err := m.refused(address, user.Username(), response, body); err != nil {
 		return err
 	}
 	// Numbers stay as they are written: as a float64, a large one would not.
@@ -172,7 +194,7 @@ func (m *Management) query(ctx context.Context, path string, query url.Values, i
 	return nil
 }
 
-func (m *Management) refused(address string, response *http.Response, body []byte) error {
+func (m *Management) refused(address, user string, response *http.Response, body []byte) error {
 	var reason struct {
 		Reason string `json:"reason"`
 	}
@@ -184,7 +206,7 @@ func (m *Management) refused(address string, response *http.Response, body []byt
 		return nil
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%w: %s: user %q is refused (%s): check the password; the user needs the tag management (rabbitmqctl set_user_tags) and access to virtual host %q",
-			ErrConfiguration, address, m.user, strings.TrimSpace(reason.Reason), m.vhost)
+			ErrConfiguration, address, user, strings.TrimSpace(reason.Reason), m.vhost)
 	case response.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%w: %s: there is no virtual host %q (rabbitmqctl add_vhost), or this is not the management API", ErrConfiguration, address, m.vhost)
 	case response.StatusCode >= http.StatusInternalServerError:

@@ -58,7 +58,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
 	root.SetVersionTemplate("delaybridge {{.Version}}\n")
-	a.settings.register(root.PersistentFlags())
+	a.settings.register(root.PersistentFlags(), a.logger)
 	root.AddCommand(
 		newTopologyCommand(a),
 		newMigrateCommand(a),

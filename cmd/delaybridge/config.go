@@ -22,8 +22,7 @@ func newConfigCommand(a *app) *cobra.Command {
 			return err
 		}
 		for i, v := range values {
-			switch v.Key {
-			case "amqp-url", "management-url", "redis-url":
+			if (settings.Setting{Key: v.Key}).FileKey() != "" {
 				values[i].Value = broker.Redact(v.Value)
 			}
 		}

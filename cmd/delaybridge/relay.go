@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"strconv"
@@ -12,11 +13,14 @@ import (
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	_ "modernc.org/sqlite" // the database/sql driver
 
+	"github.com/delaybridge/delaybridge/internal/secretfile"
+	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/outbox"
 	"github.com/delaybridge/delaybridge/producer/outbox/metrics"
@@ -24,10 +28,6 @@ import (
 	"github.com/delaybridge/delaybridge/producer/outbox/postgres"
 	"github.com/delaybridge/delaybridge/producer/outbox/sqlite"
 )
-
-// databaseVariable is the environment variable for --database-url, since what a command line
-// says others can read.
-const databaseVariable = "DELAYBRIDGE_DATABASE_URL"
 
 // failedMost bounds --list-failed where no --limit is given.
 const failedMost = 1000
@@ -54,7 +54,8 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 	service := serviceFlags(cmd)
 	service.supervised = true
 	flags := cmd.Flags()
-	flags.StringVar(&r.url, "database-url", "", "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path (environment: "+databaseVariable+")")
+	database := settings.Setting{Key: "database-url", Usage: "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path"}
+	addFlags(flags, database)
 	flags.DurationVar(&r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
 	flags.IntVar(&r.config.Batch, "batch", d.Batch, "how many rows to send at a time, 1 to 1000")
 	flags.IntVar(&r.config.Workers, "workers", d.Workers, "how many batches to send at a time; each takes a connection to the database")
@@ -83,11 +84,12 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 				return usage(fmt.Errorf("%q is no number of a row: --list-failed shows them", arg))
 			}
 		}
-		if text, ok := a.settings.lookupEnv(databaseVariable); ok && r.url == "" {
-			r.url = text
+		from, err := a.settings.own(settings, flags, database)
+		if err != nil {
+			return err
 		}
 		r.app, r.settings, r.service = a, settings, service
-		store, closeStore, err := openOutbox(cmd.Context(), r.url, r.config.Workers)
+		store, closeStore, err := openOutbox(cmd.Context(), from, r.config.Workers)
 		if err != nil {
 			return err
 		}
@@ -133,9 +135,14 @@ func awaitOutbox(ctx context.Context, store migrating) error {
 	}
 }
 
-// openOutbox opens the database of a URL. It does no I/O.
-func openOutbox(ctx context.Context, text string, workers int) (migrating, func(), error) {
+// openOutbox opens the database of a URL. It does no I/O, but to read a file that has the URL;
+// of that, every connection takes the user and the password of then.
+func openOutbox(ctx context.Context, from settings.Value, workers int) (migrating, func(), error) {
 	const want = "want postgres://, mysql:// or sqlite:///path"
+	text, err := databaseURL(from)
+	if err != nil {
+		return nil, nil, usage(fmt.Errorf("--database-url-file: %w", err))
+	}
 	if text == "" {
 		return nil, nil, usage(fmt.Errorf("--database-url is missing: %s", want))
 	}
@@ -150,20 +157,48 @@ func openOutbox(ctx context.Context, text string, workers int) (migrating, func(
 			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
 		}
 		config.MaxConns = max(config.MaxConns, int32(min(workers, maxConnections))+2) //nolint:gosec // at most maxConnections; one listens, one counts
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			text, err := databaseURL(from)
+			if err != nil {
+				return err
+			}
+			now, err := pgx.ParseConfig(text)
+			if err == nil {
+				c.User, c.Password = now.User, now.Password
+			}
+			return err
+		}
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
 		}
 		return postgres.New(pool), pool.Close, nil
 	case "mysql", "mariadb":
-		dsn, err := dsnOf(u)
+		c, err := mysqlConfig(u)
 		if err != nil {
 			return nil, nil, usage(err)
 		}
-		db, err := sql.Open("mysql", dsn)
+		fresh := func(_ context.Context, c *mysqldriver.Config) error {
+			text, err := databaseURL(from)
+			if err != nil {
+				return err
+			}
+			now, err := url.Parse(text)
+			if err != nil { // which quotes the URL
+				return fmt.Errorf("%s: the URL in it cannot be parsed", from.File)
+			}
+			c.User = now.User.Username()
+			c.Passwd, _ = now.User.Password()
+			return nil
+		}
+		if err := c.Apply(mysqldriver.BeforeConnect(fresh)); err != nil {
+			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+		}
+		connector, err := mysqldriver.NewConnector(c)
 		if err != nil {
 			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
 		}
+		db := sql.OpenDB(connector)
 		return mysql.New(db), func() { _ = db.Close() }, nil
 	case "sqlite", "file":
 		path := strings.TrimPrefix(u.Opaque+u.Path, "//")
@@ -182,11 +217,19 @@ func openOutbox(ctx context.Context, text string, workers int) (migrating, func(
 // maxConnections bounds what a relay takes of a database's connections.
 const maxConnections = 100
 
-// dsnOf is a URL as the driver wants it.
-func dsnOf(u *url.URL) (string, error) {
+// databaseURL is the URL of now. It is not for secretfile.Resolve: file:///path is a database, too.
+func databaseURL(v settings.Value) (string, error) {
+	if v.File == "" {
+		return v.Value, nil
+	}
+	return secretfile.Read(v.File)
+}
+
+// mysqlConfig is a URL as the driver wants it.
+func mysqlConfig(u *url.URL) (*mysqldriver.Config, error) {
 	name := strings.TrimPrefix(u.Path, "/")
 	if name == "" {
-		return "", errors.New("--database-url names no database: write mysql://user:password@host:port/database")
+		return nil, errors.New("--database-url names no database: write mysql://user:password@host:port/database")
 	}
 	c := mysqldriver.NewConfig()
 	c.User = u.User.Username()
@@ -199,15 +242,14 @@ func dsnOf(u *url.URL) (string, error) {
 	case "", "true", "false", "skip-verify", "preferred":
 		c.TLSConfig = tls
 	default:
-		return "", fmt.Errorf("--database-url: tls=%q: use true, false, skip-verify or preferred", tls)
+		return nil, fmt.Errorf("--database-url: tls=%q: use true, false, skip-verify or preferred", tls)
 	}
-	return c.FormatDSN(), nil
+	return c, nil
 }
 
 // relayJob is one run of the command.
 type relayJob struct {
 	*app
-	url      string
 	config   outbox.RelayConfig
 	settings config
 	service  *service
@@ -299,7 +341,11 @@ func listFailedRows(ctx context.Context, a *app, store outbox.Store, limit int, 
 			CreatedAt: time.UnixMilli(f.CreatedMS).UTC(), FailedAt: f.At.UTC(), Reason: f.Reason,
 		}
 	}
-	return emit(a.out, format, rows, []string{"SEQ", "ACTION", "ID", "FAILED", "REASON"}, func(r failedRow) []string {
+	return printFailedRows(a.out, format, rows)
+}
+
+func printFailedRows(out io.Writer, format string, rows []failedRow) error {
+	return emit(out, format, rows, []string{"SEQ", "ACTION", "ID", "FAILED", "REASON"}, func(r failedRow) []string {
 		return []string{strconv.FormatInt(r.Seq, 10), r.Action, r.ID, r.FailedAt.Format(time.RFC3339), r.Reason}
 	})
 }

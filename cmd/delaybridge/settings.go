@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
@@ -16,25 +18,33 @@ type flagSettings struct {
 	lookupEnv func(string) (string, bool)
 	flags     *pflag.FlagSet
 	file      string
+	logger    func(config) *slog.Logger // warns of files that others may read
 }
 
 func newSettings(lookupEnv func(string) (string, bool)) *flagSettings {
 	return &flagSettings{lookupEnv: lookupEnv}
 }
 
-func (s *flagSettings) register(flags *pflag.FlagSet) {
-	s.flags = flags
+func (s *flagSettings) register(flags *pflag.FlagSet, logger func(config) *slog.Logger) {
+	s.flags, s.logger = flags, logger
 	flags.StringVar(&s.file, "config", "", fmt.Sprintf("YAML file with settings (environment: %s)", settings.FileVariable))
 	for _, setting := range settings.All() {
-		flags.String(setting.Key, setting.Default, fmt.Sprintf("%s (environment: %s)", setting.Usage, setting.Env()))
+		addFlags(flags, setting)
 	}
 }
 
-func (s *flagSettings) sources() settings.Sources {
+func addFlags(flags *pflag.FlagSet, setting settings.Setting) {
+	flags.String(setting.Key, setting.Default, fmt.Sprintf("%s (environment: %s)", setting.Usage, setting.Env()))
+	if file := (settings.Setting{Key: setting.FileKey()}); file.Key != "" {
+		flags.String(file.Key, "", fmt.Sprintf("file with the value of --%s (environment: %s)", setting.Key, file.Env()))
+	}
+}
+
+func (s *flagSettings) sources(flags *pflag.FlagSet) settings.Sources {
 	return settings.Sources{
 		LookupEnv: s.lookupEnv, File: s.file, FileFrom: "flag --config",
 		Flag: func(key string) (string, bool) {
-			flag := s.flags.Lookup(key)
+			flag := flags.Lookup(key)
 			return flag.Value.String(), flag.Changed
 		},
 	}
@@ -42,7 +52,7 @@ func (s *flagSettings) sources() settings.Sources {
 
 // values returns each setting with its source.
 func (s *flagSettings) values() ([]settings.Value, error) {
-	values, err := s.sources().Values()
+	values, err := s.sources(s.flags).Values()
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -51,9 +61,25 @@ func (s *flagSettings) values() ([]settings.Value, error) {
 
 // config reads and checks every setting.
 func (s *flagSettings) config() (config, error) {
-	c, err := s.sources().Read()
+	c, err := s.sources(s.flags).Read()
 	if err != nil {
 		return config{}, usage(err)
 	}
+	for _, path := range c.Exposed {
+		secretfile.Warn(s.logger(c), path)
+	}
 	return c, nil
+}
+
+// own reads a setting that one command alone has, whose flags are among flags.
+func (s *flagSettings) own(c config, flags *pflag.FlagSet, setting settings.Setting) (settings.Value, error) {
+	sources := s.sources(flags)
+	v, err := sources.Value(setting)
+	if err != nil {
+		return v, usage(err)
+	}
+	if path, exposed := sources.Exposed(v); exposed && v.File != "" {
+		secretfile.Warn(s.logger(c), path)
+	}
+	return v, nil
 }

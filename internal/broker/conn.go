@@ -18,12 +18,15 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 // Config of a [Conn].
 type Config struct {
 	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost. Several hosts of a
-	// cluster, host:port,host:port, are tried in random order.
+	// cluster, host:port,host:port, are tried in random order. Or file:///path: the file has the
+	// URL, and is read anew for every connection.
 	URL string
 	// Name is shown as the connection's name in the management UI.
 	Name string
@@ -69,10 +72,10 @@ type Conn struct {
 	since   time.Time
 }
 
-// New checks the configuration. It does no I/O.
+// New checks the configuration. It does no I/O, but to read the URL of a file.
 func New(c Config) (*Conn, error) {
-	if _, err := ParseURI(c.URL); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
+	if _, err := c.url(); err != nil {
+		return nil, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -81,6 +84,18 @@ func New(c Config) (*Conn, error) {
 		c.Connected = func() {}
 	}
 	return &Conn{config: c, changed: make(chan struct{}), since: time.Now()}, nil
+}
+
+// url returns the URL to connect to, which may be in a file.
+func (c Config) url() (string, error) {
+	rawURL, err := secretfile.Resolve(c.URL)
+	if err == nil {
+		_, err = ParseURI(rawURL)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
+	}
+	return rawURL, nil
 }
 
 // Run connects, and connects again with backoff whenever the connection is
@@ -141,7 +156,11 @@ func (c *Conn) supervise(ctx context.Context) error {
 // dial tries the hosts in random order, so that the connections of many processes spread over
 // the nodes. It also returns what ends the connection without a word to the broker.
 func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
-	hosts := Hosts(c.config.URL)
+	rawURL, err := c.config.url()
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts := Hosts(rawURL)
 	var failed error
 	for _, i := range rand.Perm(len(hosts)) { //nolint:gosec // it keeps no secret
 		conn, hangUp, err := c.dialHost(ctx, hosts[i])
@@ -321,8 +340,7 @@ func (c *Conn) Server(ctx context.Context) (cluster, vhost string, err error) {
 		return "", "", err
 	}
 	cluster, _ = conn.Properties["cluster_name"].(string)
-	uri, err := ParseURI(c.config.URL)
-	return cluster, uri.Vhost, err
+	return cluster, conn.Config.Vhost, nil
 }
 
 // Ready waits until there is a connection that the broker has not blocked.

@@ -6,11 +6,17 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 // Hosts returns the URL of each host of an AMQP URL. A URL may name several nodes of one
-// cluster: amqp://user:password@a:5672,b:5672,c/vhost. It always returns at least one.
+// cluster: amqp://user:password@a:5672,b:5672,c/vhost. It may be in a file, file:///path. Hosts
+// always returns at least one.
 func Hosts(rawURL string) []string {
+	if inFile, err := secretfile.Resolve(rawURL); err == nil {
+		rawURL = inFile
+	}
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	if !found || !strings.HasPrefix(scheme, "amqp") {
 		return []string{rawURL}
@@ -30,8 +36,12 @@ func Hosts(rawURL string) []string {
 }
 
 // ParseURI reads an AMQP URL that may name several hosts, and returns the first of them; what
-// else it says holds for all.
+// else it says holds for all. It may be in a file, file:///path.
 func ParseURI(rawURL string) (amqp.URI, error) {
+	rawURL, err := secretfile.Resolve(rawURL)
+	if err != nil {
+		return amqp.URI{}, err
+	}
 	hosts := Hosts(rawURL)
 	var first amqp.URI
 	for i, host := range hosts {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 const (
@@ -15,8 +17,11 @@ const (
 
 // Redact returns rawURL, of RabbitMQ or Redis, without what is or may be a secret, for
 // messages and logs. Passwords may be in the query, too: there the URL of Redis Sentinels
-// has the password of Redis.
+// has the password of Redis. The name of a file that has the URL is no secret.
 func Redact(rawURL string) string {
+	if _, inFile := secretfile.Path(rawURL); inFile {
+		return rawURL
+	}
 	hosts := Hosts(rawURL)
 	u, err := url.Parse(hosts[0])
 	for _, other := range hosts[1:] {

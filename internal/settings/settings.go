@@ -5,8 +5,10 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -30,6 +33,8 @@ type Settings struct {
 	Remember, Tombstones             time.Duration
 	LogLevel                         slog.Level
 	LogFormat                        string // text or json
+	// Exposed are the files of URLs that others may read.
+	Exposed []string
 }
 
 // Setting is one of them. Its flag is --Key, its environment variable DELAYBRIDGE_KEY, and its
@@ -39,8 +44,19 @@ type Setting struct {
 }
 
 // Env returns the name of the environment variable.
-func (s Setting) Env() string {
-	return "DELAYBRIDGE_" + strings.ToUpper(strings.ReplaceAll(s.Key, "-", "_"))
+func (s Setting) Env() string { return variable(s.Key) }
+
+func variable(key string) string {
+	return "DELAYBRIDGE_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+}
+
+// FileKey is the key of the setting that names a file with the value in it. Only URLs have one,
+// since there are passwords in them; for others it is empty.
+func (s Setting) FileKey() string {
+	if strings.HasSuffix(s.Key, "-url") {
+		return s.Key + "-file"
+	}
+	return ""
 }
 
 // FileVariable is the environment variable that names the file.
@@ -52,6 +68,11 @@ func All() []Setting { return slices.Clone(all[:]) }
 func keys() (keys []string) {
 	for _, setting := range all {
 		keys = append(keys, setting.Key)
+	}
+	for _, setting := range all {
+		if key := setting.FileKey(); key != "" {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
@@ -75,11 +96,11 @@ var all = [...]Setting{
 }
 
 // Sources are where the value of a setting may come from: flag, then environment, then file,
-// then default.
+// then, for what can be in a file of its own, systemd's credential of that name, then default.
 type Sources struct {
 	// LookupEnv reads a variable, as os.LookupEnv does. Nil is an empty environment.
 	LookupEnv func(string) (string, bool)
-	// Flag reads a flag that was given, by the key of its setting. Nil is none.
+	// Flag reads a flag that was given, by its name. Nil is none.
 	Flag func(key string) (string, bool)
 	// File is a YAML file, and FileFrom who named it. Empty is that of FileVariable, or none.
 	File, FileFrom string
@@ -90,16 +111,25 @@ type Value struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
 	Source string `json:"source"`
+	// File is the file that has the value, where it was named by FileKey or is a credential.
+	// Value then is its file:// URL.
+	File string `json:"-"`
 }
 
-// Values returns the value of each setting. The error is that of the file.
-func (s Sources) Values() ([]Value, error) {
+func (s Sources) whole() Sources {
 	if s.LookupEnv == nil {
 		s.LookupEnv = func(string) (string, bool) { return "", false }
 	}
 	if s.Flag == nil {
 		s.Flag = func(string) (string, bool) { return "", false }
 	}
+	return s
+}
+
+// Values returns the value of each setting. The error is that of the file, or names the
+// settings that are given in two forms.
+func (s Sources) Values() ([]Value, error) {
+	s = s.whole()
 	if env, ok := s.LookupEnv(FileVariable); ok && s.File == "" {
 		s.File, s.FileFrom = env, "environment "+FileVariable
 	}
@@ -111,20 +141,58 @@ func (s Sources) Values() ([]Value, error) {
 		return nil, err
 	}
 	values := make([]Value, 0, len(all))
+	var faults []error
 	for _, setting := range all {
-		v := Value{Key: setting.Key, Value: setting.Default, Source: "default"}
-		if text, ok := file[setting.Key]; ok {
-			v.Value, v.Source = text, "file "+s.File
-		}
-		if text, ok := s.LookupEnv(setting.Env()); ok {
-			v.Value, v.Source = text, "environment "+setting.Env()
-		}
-		if text, ok := s.Flag(setting.Key); ok {
-			v.Value, v.Source = text, "flag --"+setting.Key
-		}
-		values = append(values, v)
+		v, err := s.value(setting, file)
+		faults, values = append(faults, err), append(values, v)
 	}
-	return values, nil
+	return values, errors.Join(faults...)
+}
+
+// Value returns the value of a setting that is not one of All, and in no settings file.
+func (s Sources) Value(setting Setting) (Value, error) { return s.whole().value(setting, nil) }
+
+func (s Sources) value(setting Setting, file map[string]string) (Value, error) {
+	v := Value{Key: setting.Key, Value: setting.Default, Source: "default"}
+	fileKey := setting.FileKey()
+	if directory, ok := s.LookupEnv(secretfile.CredentialsVariable); ok && directory != "" && fileKey != "" {
+		path := filepath.Join(directory, setting.Key)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			v.Value, v.Source, v.File = secretfile.URL(path), "credential "+setting.Key, path
+		}
+	}
+	for _, from := range []struct {
+		name   func(key string) string
+		lookup func(key string) (string, bool)
+	}{ // the later ones win
+		{func(string) string { return "file " + s.File }, func(key string) (string, bool) { text, ok := file[key]; return text, ok }},
+		{func(key string) string { return "environment " + variable(key) }, func(key string) (string, bool) { return s.LookupEnv(variable(key)) }},
+		{func(key string) string { return "flag --" + key }, s.Flag},
+	} {
+		text, given := from.lookup(setting.Key)
+		if given {
+			v.Value, v.Source, v.File = text, from.name(setting.Key), ""
+		}
+		if fileKey == "" {
+			continue
+		}
+		switch path, named := from.lookup(fileKey); {
+		case named && given:
+			return v, fmt.Errorf("%s and %s exclude each other, and both are given (%s): leave one out", setting.Key, fileKey, from.name(fileKey))
+		case named && path == "":
+			return v, fmt.Errorf("%s (from %s) is empty: name a file, or leave it out", fileKey, from.name(fileKey))
+		case named:
+			v.Value, v.Source, v.File = secretfile.URL(path), from.name(fileKey), path
+		}
+	}
+	return v, nil
+}
+
+// Exposed reports whether others may read the file that a value is in.
+func (s Sources) Exposed(v Value) (path string, exposed bool) {
+	path, ok := secretfile.Path(v.Value)
+	credentials, _ := s.whole().LookupEnv(secretfile.CredentialsVariable)
+	return path, ok && secretfile.Exposed(path, credentials)
 }
 
 // readFile reads a settings file. An unknown key is an error.
@@ -143,7 +211,7 @@ func readFile(path string) (map[string]string, error) {
 	}
 	texts := map[string]string{}
 	for key, v := range raw {
-		if !slices.ContainsFunc(all[:], func(s Setting) bool { return s.Key == key }) {
+		if !slices.Contains(keys(), key) {
 			return nil, fmt.Errorf("%s: unknown key %q: use %s", path, key, strings.Join(keys(), ", "))
 		}
 		switch v := v.(type) {
@@ -175,6 +243,9 @@ func (s Sources) Read() (Settings, error) {
 		if err := c.set(&tc, v); err != nil {
 			faults = append(faults, fmt.Errorf("%s (from %s): %w", v.Key, v.Source, err))
 		}
+		if path, exposed := s.Exposed(v); exposed && !slices.Contains(c.Exposed, path) {
+			c.Exposed = append(c.Exposed, path)
+		}
 	}
 	if len(faults) == 0 {
 		if c.Topology, err = topology.New(tc); err != nil {
@@ -192,10 +263,13 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 	switch v.Key {
 	case "amqp-url":
 		c.AMQPURL = v.Value
+		_, err = secretfile.Resolve(v.Value)
 	case "management-url":
 		c.ManagementURL = v.Value
+		_, err = secretfile.Resolve(v.Value)
 	case "redis-url":
 		c.RedisURL = v.Value
+		_, err = secretfile.Resolve(v.Value)
 	case "prefix":
 		tc.Prefix = v.Value
 	case "tiers":

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 // clusterReload is how old a client's map of a Redis Cluster may be when it is
@@ -22,22 +23,38 @@ const clusterReload = 5 * time.Second
 
 // NewClient is redisbridge.NewClient.
 func NewClient(rawURL string) (redis.UniversalClient, error) {
+	var fresh credentials // nil takes those of the URL
+	named := rawURL
+	if _, inFile := secretfile.Path(named); inFile {
+		fresh = func(context.Context) (user, password string, err error) { return credentialsIn(named) }
+	}
+	rawURL, err := secretfile.Resolve(named)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfiguration, err)
+	}
 	query := url.Values{}
 	if u, err := url.Parse(rawURL); err == nil {
 		query = u.Query()
 	}
-	client, err := newClient(rawURL, query)
+	client, err := newClient(rawURL, query, fresh)
 	if u, parseErr := url.Parse(rawURL); err == nil && parseErr == nil && broker.Misread(u) {
 		_ = client.Close()
 		err = broker.ErrMisread
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return client, nil
+	case fresh != nil:
+		return nil, fmt.Errorf("%s: %w", named, wrongURL(rawURL, query, err))
+	default:
 		return nil, wrongURL(rawURL, query, err)
 	}
-	return client, nil
 }
 
-func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
+// credentials returns the user and the password for a connection.
+type credentials func(context.Context) (user, password string, err error)
+
+func newClient(rawURL string, query url.Values, fresh credentials) (redis.UniversalClient, error) {
 	switch {
 	case query.Has("master_name"):
 		options, err := redis.ParseFailoverURL(rawURL)
@@ -50,14 +67,14 @@ func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
 		if options.RouteByLatency || options.RouteRandomly || options.ReplicaOnly {
 			return nil, errors.New("a replica can park nothing")
 		}
-		options.MaxRetries = -1
+		options.MaxRetries, options.CredentialsProviderContext = -1, fresh
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
 		if err != nil {
 			return nil, err
 		}
-		options.MaxRedirects, options.ClusterStateReloadInterval = -1, clusterReload
+		options.MaxRedirects, options.ClusterStateReloadInterval, options.CredentialsProviderContext = -1, clusterReload, fresh
 		client := redis.NewClusterClient(options)
 		client.AddHook(moves{})
 		return client, nil
@@ -66,8 +83,26 @@ func newClient(rawURL string, query url.Values) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.MaxRetries = -1
+	options.MaxRetries, options.CredentialsProviderContext = -1, fresh
 	return redis.NewClient(options), nil
+}
+
+// credentialsIn returns the user and the password of Redis that a file has now. Without them
+// nothing is sent, so that the error is that of a server that cannot be dialled.
+func credentialsIn(fileURL string) (user, password string, err error) {
+	content, err := secretfile.Resolve(fileURL)
+	if err != nil {
+		return "", "", &net.OpError{Op: "dial", Net: "redis", Err: err}
+	}
+	u, err := url.Parse(content)
+	if err != nil { // which quotes the URL
+		return "", "", &net.OpError{Op: "dial", Net: "redis", Err: errors.New(fileURL + ": the URL in it cannot be parsed")}
+	}
+	if query := u.Query(); query.Has("master_name") { // before the host are those of the Sentinels
+		return query.Get("username"), query.Get("password"), nil
+	}
+	password, _ = u.User.Password()
+	return u.User.Username(), password, nil
 }
 
 // wrongURL says what is wrong with a URL. The library's error may quote any part of it, the
