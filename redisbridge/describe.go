@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -119,7 +120,7 @@ func whereHandled(e *MessageState) string {
 	case "delayed":
 		return fmt.Sprintf("in Redis for its next attempt in queue %s at %s, unless that is over", h.Queue, instantText(h.RetryAt))
 	case "quarantined":
-		return fmt.Sprintf("in quarantine, out of queue %s: see 'delaybridge quarantine show %s'", h.Queue, e.ID)
+		return fmt.Sprintf("in quarantine, out of queue %s: see: delaybridge quarantine show %s", h.Queue, printable.Shell(e.ID))
 	default:
 		return fmt.Sprintf("delivered, and %s from queue %s", h.Outcome, h.Queue)
 	}

@@ -8,9 +8,13 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
-// streams are the three of a command: data goes to out, everything else to err.
+// streams are the three of a command: data goes to out, everything else to err. What run hands
+// to commands escapes what is not printable, but lets line breaks and tabs pass: text that may
+// have those, and is to be on one line, goes through printable.Text.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -23,8 +27,11 @@ type app struct {
 }
 
 // run is the program without its process: it executes one command line and
-// returns the exit code.
+// returns the exit code. Nothing of what it prints is raw.
 func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (string, bool)) int {
+	out, said := printable.NewWriter(s.out), printable.NewWriter(s.err)
+	defer func() { _, _ = out.Flush(), said.Flush() }()
+	s.out, s.err = out, said
 	a := &app{streams: s, settings: newSettings(lookupEnv)}
 	root := newRootCommand(a)
 	root.SetArgs(args)
@@ -34,7 +41,7 @@ func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitInterrupted {
-		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(err.Error()))
+		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(err)))
 	}
 	return code
 }

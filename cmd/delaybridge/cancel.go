@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -117,7 +118,7 @@ func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChang
 		parts = []string{"no message waits"}
 	}
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "GROUP", "OUTCOME")}
-	out.add(g, fmt.Sprintf(changedRow, printable(g.Group), strings.Join(parts, ", ")))
+	out.add(g, fmt.Sprintf(changedRow, printable.Text(g.Group), strings.Join(parts, ", ")))
 	if err := errors.Join(out.close(), err); err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (a *app) changeEach(
 		if err != nil || !what.good(c.Outcome) {
 			bad++
 		}
-		return out.add(m, fmt.Sprintf(changedRow, printable(id), printable(text)))
+		return out.add(m, fmt.Sprintf(changedRow, printable.Text(id), printable.Text(text)))
 	})
 	err := out.close()
 	switch {

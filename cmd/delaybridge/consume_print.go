@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -74,7 +74,7 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 	if p.format == formatJSONL {
 		p.note(0, json.NewEncoder(p.out).Encode(m))
 	} else {
-		p.note(fmt.Fprintf(p.out, consumeRow, printable(m.ID), printable(m.RoutingKey), printable(string(m.Path)), m.lateness(), m.outcome()))
+		p.note(fmt.Fprintf(p.out, consumeRow, printable.Text(m.ID), printable.Text(m.RoutingKey), printable.Text(string(m.Path)), m.lateness(), printable.Text(m.outcome())))
 	}
 	if o.Outcome == consumer.Delayed || o.Outcome == consumer.Dropped {
 		return // it comes again
@@ -148,7 +148,7 @@ func (m *consumedMessage) outcome() string {
 		return m.Outcome + ": rescheduled, due " + instantText(*m.At)
 	}
 	if m.Error != "" {
-		return m.Outcome + ": " + printable(m.Error)
+		return m.Outcome + ": " + m.Error
 	}
 	return m.Outcome
 }
@@ -168,12 +168,4 @@ func instant(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// printable escapes what could act on a terminal.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }

@@ -107,25 +107,3 @@ func TestConsumeInterrupted(t *testing.T) {
 		})
 	}
 }
-
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"order-1 ü": "order-1 ü", "": "", "\x1b[2J": `"\x1b[2J"`, "a\nb": `"a\nb"`,
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("%q: got %s, want %s", in, got, want)
-		}
-	}
-}
-
-func TestShellQuote(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"o-1": "o-1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "-n": "'-n'", "$HOME": "'$HOME'", "order.unpaid": "order.unpaid",
-	} {
-		if got := shellQuote(in); got != want {
-			t.Errorf("%q: got %s, want %s", in, got, want)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -119,18 +120,25 @@ func (a *app) printReport(format string, r doctor.Report) error {
 		return encoder.Encode(r)
 	}
 	var text strings.Builder
+	line := func(format string, args ...string) {
+		escaped := make([]any, len(args))
+		for i, arg := range args {
+			escaped[i] = printable.Text(arg)
+		}
+		fmt.Fprintf(&text, format+"\n", escaped...)
+	}
 	for _, c := range r.Checks {
 		mark := map[string]string{doctor.OutcomeFine: "ok", doctor.OutcomeFindings: "!!", doctor.OutcomeNotMade: "??"}[c.Outcome]
-		fmt.Fprintf(&text, "[%s] %s\n", mark, c.Name)
+		line("[%s] %s", mark, c.Name)
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(&text, "\n%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.Code, f.Subject)
-		fmt.Fprintf(&text, "  found  %s\n  means  %s\n", f.Found, f.Means)
+		line("\n%s %s: %s", strings.ToUpper(string(f.Severity)), f.Code, f.Subject)
+		line("  found  %s\n  means  %s", f.Found, f.Means)
 		if f.Do != "" {
-			fmt.Fprintf(&text, "  do     %s\n", f.Do)
+			line("  do     %s", f.Do)
 		}
 		for _, command := range f.Commands {
-			fmt.Fprintf(&text, "         $ %s\n", command)
+			line("         $ %s", command)
 		}
 	}
 	if len(r.Findings) == 0 {

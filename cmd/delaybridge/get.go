@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -112,15 +113,15 @@ func tableOf(m *redisbridge.Description) string {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, value)
+			fmt.Fprintf(table, "%s\t%s\n", name, printable.Text(value))
 		}
 	}
-	line("ID", printable(m.ID))
+	line("ID", m.ID)
 	if m.Messages > 0 {
 		line("MESSAGES", fmt.Sprintf("%d with this ID", m.Messages))
 	}
 	line("STATE", string(m.State))
-	line("WHERE", printable(m.Where))
+	line("WHERE", m.Where)
 	if !m.Due.IsZero() {
 		line("DUE", instantText(m.Due))
 	}
@@ -129,20 +130,20 @@ func tableOf(m *redisbridge.Description) string {
 		line("PROMOTED AT", instantText(m.PromoteAt))
 	}
 	if m.Key != nil {
-		line("KEY", printable(*m.Key))
-		line("ENTRY", printable(m.Entry))
-		line("BODY", strings.TrimSpace(fmt.Sprintf("%d bytes %s", *m.BodyBytes, printable(m.ContentType))))
+		line("KEY", *m.Key)
+		line("ENTRY", m.Entry)
+		line("BODY", strings.TrimSpace(fmt.Sprintf("%d bytes %s", *m.BodyBytes, m.ContentType)))
 	}
 	if m.Attempts != nil {
 		line("ATTEMPTS", strconv.Itoa(*m.Attempts))
 	}
-	line("ERROR", printable(m.Error))
+	line("ERROR", m.Error)
 	for i, event := range m.History {
 		name := ""
 		if i == 0 {
 			name = "HISTORY"
 		}
-		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), printable(event.Event))
+		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), printable.Text(event.Event))
 	}
 	_ = table.Flush()
 	return b.String()
@@ -153,6 +154,6 @@ func tableOf(m *redisbridge.Description) string {
 func (a *app) noteLoss(ctx context.Context, park *redisbridge.Park) {
 	loss, seen, err := park.Loss(ctx)
 	if seen && err == nil {
-		fmt.Fprintf(a.err, "delaybridge: Redis has lost messages that were parked: %s\n", loss)
+		fmt.Fprintf(a.err, "delaybridge: Redis has lost messages that were parked: %s\n", printable.Text(loss.String()))
 	}
 }

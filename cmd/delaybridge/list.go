@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -106,6 +107,10 @@ type listedMessage struct {
 
 const listRow = "%-24s  %-24s  %-14s  %-20s  %s"
 
+func (m *listedMessage) row() string {
+	return fmt.Sprintf(listRow, instantText(m.Due), printable.Text(m.ID), printable.Text(m.State), printable.Text(m.Key), printable.Text(string(m.Path)))
+}
+
 func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
 	var failed error
@@ -121,8 +126,7 @@ func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, f
 		if e.Unreadable != nil {
 			m.Error = e.Unreadable.Error()
 		}
-		row := fmt.Sprintf(listRow, instantText(e.Due), printable(e.ID), m.State, printable(m.Key), m.Path)
-		if !out.add(m, row) || out.n == limit {
+		if !out.add(m, m.row()) || out.n == limit {
 			break
 		}
 	}
@@ -157,7 +161,7 @@ func (a *app) tellUnlisted(ctx context.Context, c config) {
 	})
 	switch {
 	case err != nil:
-		fmt.Fprintf(a.err, "delaybridge: nothing is listed; what waits in tiers and in the inbox could not be counted: %s\n", oneLine(err))
+		fmt.Fprintf(a.err, "delaybridge: nothing is listed; what waits in tiers and in the inbox could not be counted: %s\n", printable.Text(oneLine(err)))
 	case n > 0:
 		fmt.Fprintf(a.err, "delaybridge: nothing is listed; %d messages wait in tiers or in the inbox, where Redis does not know them\n", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/internal/migration"
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // printMigration prints plan: all of it is data.
@@ -51,13 +52,13 @@ func (a *app) printMigration(format string, plan *migration.Plan) error {
 			a.printFinding(f)
 		}
 		for _, unseen := range plan.Unseen {
-			fmt.Fprintf(a.out, "- not looked at: %s\n", unseen)
+			fmt.Fprintf(a.out, "- not looked at: %s\n", printable.Text(unseen))
 		}
 	}
 	if len(plan.Next) > 0 {
-		fmt.Fprintf(a.out, "\nSETTING\nentries: %s\n\nNEXT\n", plan.Setting)
+		fmt.Fprintf(a.out, "\nSETTING\nentries: %s\n\nNEXT\n", printable.Text(plan.Setting))
 		for i, step := range plan.Next {
-			fmt.Fprintf(a.out, "%d. %s\n", i+1, step)
+			fmt.Fprintf(a.out, "%d. %s\n", i+1, printable.Text(step))
 		}
 	}
 	return nil
@@ -68,9 +69,9 @@ func (a *app) printFinding(f migration.Finding) {
 	if f.Exchange != "" && f.Exchange != f.Name {
 		subject = f.Exchange + ": " + subject
 	}
-	fmt.Fprintf(a.out, "- %s: %s.\n  To do: %s.\n", subject, f.Why, f.Do)
+	fmt.Fprintf(a.out, "- %s: %s.\n  To do: %s.\n", printable.Text(subject), printable.Text(f.Why), printable.Text(f.Do))
 	for _, command := range f.Commands {
-		fmt.Fprintf(a.out, "    %s\n", command)
+		fmt.Fprintf(a.out, "    %s\n", printable.Text(command))
 	}
 }
 

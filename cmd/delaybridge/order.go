@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -74,8 +74,8 @@ func (s *shop) placeCommand() *cobra.Command {
 			if err := store.Place(cmd.Context(), o); err != nil {
 				return err
 			}
-			fmt.Fprintf(s.err, "order %s is placed; now run:\n", o.ID)
-			_, err := fmt.Fprintf(s.out, "delaybridge publish --id %s --key %s --in %s\n", shellQuote(o.ID), shellQuote(*key), *in)
+			fmt.Fprintf(s.err, "order %s is placed; now run:\n", printable.Text(o.ID))
+			_, err := fmt.Fprintf(s.out, "delaybridge publish --id %s --key %s --in %s\n", printable.Shell(o.ID), printable.Shell(*key), *in)
 			return err
 		})
 	}
@@ -101,7 +101,7 @@ func (s *shop) payCommand() *cobra.Command {
 				if err := store.Pay(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				fmt.Fprintf(s.err, "order %s is paid\n", args[0])
+				fmt.Fprintf(s.err, "order %s is paid\n", printable.Text(args[0]))
 				return nil
 			})
 		},
@@ -137,7 +137,7 @@ func (s *shop) listCommand() *cobra.Command {
 				if o.Decided != nil {
 					decided = o.Decided.Format(time.RFC3339)
 				}
-				return []string{printable(o.ID), printable(o.SKU), strconv.Itoa(o.Quantity), string(o.State), o.Placed.Format(time.RFC3339), decided}
+				return []string{o.ID, o.SKU, strconv.Itoa(o.Quantity), string(o.State), o.Placed.Format(time.RFC3339), decided}
 			})
 		})
 	}
@@ -175,20 +175,9 @@ func (s *shop) stockCommand() *cobra.Command {
 				listed[i] = listedStock(line)
 			}
 			return emit(s.out, *format, listed, []string{"SKU", "AVAILABLE"}, func(line listedStock) []string {
-				return []string{printable(line.SKU), strconv.Itoa(line.Available)}
+				return []string{line.SKU, strconv.Itoa(line.Available)}
 			})
 		})
 	}
 	return cmd
-}
-
-// shellQuote writes s so that a POSIX shell reads it as one word.
-func shellQuote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@+,", r)
-	}
-	if s != "" && strings.Trim(s, "-") == s && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // Output formats of -o.
@@ -108,7 +112,28 @@ func emit[T any](w io.Writer, format string, items []T, header []string, row fun
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, strings.Join(header, "\t"))
 	for _, item := range items {
-		fmt.Fprintln(table, strings.Join(row(item), "\t"))
+		cells := row(item)
+		for i, cell := range cells {
+			cells[i] = printable.Text(cell)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	return table.Flush()
+}
+
+// raw is what w writes to in the end, for what draws on a terminal. That has to escape by
+// itself what strangers chose.
+func raw(w io.Writer) io.Writer {
+	if p, ok := w.(*printable.Writer); ok {
+		return p.Raw()
+	}
+	return w
+}
+
+func isTerminal(stream any) bool {
+	if w, ok := stream.(io.Writer); ok {
+		stream = raw(w)
+	}
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

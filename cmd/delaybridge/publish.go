@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -273,7 +274,7 @@ func (j *publishJob) one(ctx context.Context, one *publication) error {
 	lost := j.session(ctx, func(p *producer.Producer, _ <-chan struct{}) { j.publish(ctx, p, one) })
 	switch {
 	case one.err != nil && ctx.Err() != nil:
-		fmt.Fprintf(j.err, "delaybridge: %v\n", one.err)
+		fmt.Fprintf(j.err, "delaybridge: %s\n", printable.Error(one.err))
 		return ctx.Err()
 	case one.err != nil:
 		return one.err
@@ -282,7 +283,7 @@ func (j *publishJob) one(ctx context.Context, one *publication) error {
 	}
 	r := newReceipt(one)
 	if note := r.note(); note != "" {
-		fmt.Fprintf(j.err, "delaybridge: %s: %s\n", r.ID, note)
+		fmt.Fprintf(j.err, "delaybridge: %s: %s\n", printable.Text(r.ID), note)
 	}
 	return j.print([]receipt{r})
 }

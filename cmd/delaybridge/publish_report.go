@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -72,7 +71,7 @@ func (r receipt) row() []string {
 	case r.Cancelled:
 		note = "cancelled before"
 	}
-	return []string{printable(r.ID), printable(r.Key), cmp.Or(string(r.Path), "-"), instantText(r.Due), note}
+	return []string{r.ID, r.Key, cmp.Or(string(r.Path), "-"), instantText(r.Due), note}
 }
 
 func (j *publishJob) print(receipts []receipt) error {
@@ -150,7 +149,7 @@ func (r *publishReport) succeed(receipt receipt) {
 // say writes one line to standard error, beside the progress bar.
 func (r *publishReport) say(format string, args ...any) {
 	r.progress.clear()
-	fmt.Fprintf(r.job.err, format+"\n", args...)
+	fmt.Fprintln(r.job.err, printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // close prints the rest, and returns the error that decides on the exit code.
@@ -202,7 +201,7 @@ func (j *publishJob) newProgress(size int64) *progress {
 		return &progress{}
 	}
 	options := []progressbar.Option{
-		progressbar.OptionSetWriter(j.err), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
+		progressbar.OptionSetWriter(raw(j.err)), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetSpinnerChangeInterval(0), // the library's own ticker races with Add
 	}
@@ -228,9 +227,4 @@ func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-}
-
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

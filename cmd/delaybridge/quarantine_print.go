@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -106,7 +108,7 @@ func summaryCells(m *quarantine.Message) []any {
 	if !m.Since.IsZero() {
 		since = m.Since.UTC().Format(time.RFC3339)
 	}
-	return []any{printable(m.ID), orDash(m.Journey.Queue), printable(m.RoutingKey), strconv.Itoa(m.Journey.Attempts), since, printable(m.Error)}
+	return []any{printable.Text(m.ID), printable.Text(cmp.Or(m.Journey.Queue, "-")), printable.Text(m.RoutingKey), strconv.Itoa(m.Journey.Attempts), since, printable.Text(m.Error)}
 }
 
 // quarantineDetails is what `quarantine show` prints for each message.
@@ -142,7 +144,7 @@ func detailsText(m *quarantine.Message) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-13s %s\n", name+":", value)
+			fmt.Fprintf(&b, "%-13s %s\n", name+":", printable.Text(value))
 		}
 	}
 	moment := func(name string, t time.Time) {
@@ -150,26 +152,26 @@ func detailsText(m *quarantine.Message) string {
 			line(name, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	line("id", orDash(m.ID))
-	line("error", printable(m.Error))
-	line("queue", printable(m.Journey.Queue))
-	line("routing key", printable(m.RoutingKey))
-	line("entry", printable(m.Entry))
+	line("id", cmp.Or(m.ID, "-"))
+	line("error", m.Error)
+	line("queue", m.Journey.Queue)
+	line("routing key", m.RoutingKey)
+	line("entry", m.Entry)
 	line("attempts", strconv.Itoa(m.Journey.Attempts))
 	moment("since", m.Since)
 	moment("published", m.Journey.Published)
 	moment("due", m.Journey.Due)
-	line("path", printable(string(m.Journey.Path)))
-	line("content type", printable(m.ContentType))
+	line("path", string(m.Journey.Path))
+	line("content type", m.ContentType)
 	for _, attempt := range m.Journey.History {
-		line("history", printable(attempt))
+		line("history", attempt)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		line("header", printable(name)+" = "+printable(fmt.Sprint(m.Headers[name])))
+		line("header", name+" = "+fmt.Sprint(m.Headers[name]))
 	}
-	line("body", printable(string(m.Body)))
+	line("body", string(m.Body))
 	for frame := range strings.Lines(m.Stack) {
-		line("stack", printable(strings.ReplaceAll(strings.TrimSuffix(frame, "\n"), "\t", "  ")))
+		line("stack", strings.ReplaceAll(strings.TrimSuffix(frame, "\n"), "\t", "  "))
 	}
 	return b.String()
 }
@@ -185,14 +187,7 @@ func replayedItem(r quarantine.Replayed) (replayedMessage, []any) {
 	m, result := replayedMessage{ID: r.ID, To: r.To}, "replayed"
 	if r.Err != nil {
 		m.Error = r.Err.Error()
-		result = "failed: " + printable(m.Error)
+		result = "failed: " + printable.Text(m.Error)
 	}
-	return m, []any{printable(m.ID), printable(m.To), result}
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return printable(s)
+	return m, []any{printable.Text(m.ID), printable.Text(m.To), result}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 const (
@@ -113,7 +115,7 @@ func (s *service) routes(check func(context.Context) error) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r.Context()); err != nil {
-			answer(w, http.StatusServiceUnavailable, "not ready", err.Error())
+			answer(w, http.StatusServiceUnavailable, "not ready", printable.Error(err))
 			return
 		}
 		answer(w, http.StatusOK, "ready")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -182,13 +183,13 @@ func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
 		Inbox: one(t.Inbox()), Unrouted: one(t.Unrouted()), Quarantine: one(t.Quarantine()),
 	}
 	if len(counts.Silent) > 0 {
-		fmt.Fprintf(a.err, "delaybridge: queues that do not answer, and are not counted: %s\n", strings.Join(counts.Silent, ", "))
+		fmt.Fprintf(a.err, "delaybridge: queues that do not answer, and are not counted: %s\n", printable.Text(strings.Join(counts.Silent, ", ")))
 		s.Silent = counts.Silent
 	}
 	if n, err := t.CountNotTaken(ctx, management); err == nil {
 		s.NotTaken = &n
 	} else {
-		fmt.Fprintf(a.err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", oneLine(err))
+		fmt.Fprintf(a.err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", printable.Text(oneLine(err)))
 	}
 	return s, nil
 }
@@ -237,7 +238,7 @@ func (a *app) printStats(format string, s statistics) error {
 		return json.NewEncoder(a.out).Encode(s)
 	}
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	line := func(what string, value any) { fmt.Fprintf(table, "%s\t%v\n", what, value) }
+	line := func(what string, value any) { fmt.Fprintf(table, "%s\t%v\n", printable.Text(what), value) }
 	line("WHAT", "MESSAGES")
 	if r := s.Redis; r != nil {
 		line("parked", r.Parked)
@@ -282,7 +283,7 @@ func (a *app) printStats(format string, s statistics) error {
 	if r := s.Redis; r != nil {
 		fmt.Fprintf(table, "\nnext due\t%s\n", instantText(r.NextDue))
 		fmt.Fprintf(table, "oldest late\t%s\n", instantText(r.OldestLate))
-		fmt.Fprintf(table, "bridges\t%s\n", cmp.Or(strings.Join(r.Bridges, ", "), "none"))
+		fmt.Fprintf(table, "bridges\t%s\n", cmp.Or(printable.Text(strings.Join(r.Bridges, ", ")), "none"))
 	}
 	return table.Flush()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 const (
@@ -39,7 +41,7 @@ func notifySystemd(ctx context.Context, check func(context.Context) error, log *
 	for ready := false; ; {
 		status := "ready"
 		if err := look(ctx, check); err != nil {
-			status = "not ready: " + oneLine(err)
+			status = "not ready: " + printable.Text(oneLine(err))
 		} else if !ready {
 			ready, every = true, lookAgain
 			if watchdog > 0 {

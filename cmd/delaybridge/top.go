@@ -111,7 +111,7 @@ func leave(closing func()) {
 
 // topLive draws until the user, a signal or a wrong configuration ends it.
 func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
-	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(a.out), tea.WithoutSignalHandler()}
+	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(raw(a.out)), tea.WithoutSignalHandler()}
 	if o.noColor {
 		options = append(options, tea.WithColorProfile(colorprofile.Ascii))
 	}
@@ -187,7 +187,7 @@ func (a *app) printPicture(p top.Picture, o topOptions) error {
 	switch o.format {
 	case formatTable:
 		text, _ := top.Render(&p, top.Screen{Once: true, Interval: o.interval})
-		_, err = io.WriteString(colorprofile.NewWriter(a.out, os.Environ()), text+"\n")
+		_, err = io.WriteString(colorprofile.NewWriter(raw(a.out), os.Environ()), text+"\n")
 	case formatJSON:
 		encoder := json.NewEncoder(a.out)
 		encoder.SetIndent("", "  ")

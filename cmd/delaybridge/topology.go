@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -102,16 +104,19 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 			fmt.Fprintln(a.err, "no drift so far: the broker is as described, by statistics up to 10 s old")
 			return nil
 		}
-		header := []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}
-		err = emit(a.out, *format, drifts, header, func(d topology.Drift) []string {
-			return []string{d.Kind, d.Name, d.Field, d.Expected, d.Found, d.Remedy}
-		})
+		err = printDrifts(a.out, *format, drifts)
 		if err == nil && len(drifts) > 0 {
 			err = codedError{exitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference"))}
 		}
 		return err
 	}
 	return cmd
+}
+
+func printDrifts(out io.Writer, format string, drifts []topology.Drift) error {
+	return emit(out, format, drifts, []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}, func(d topology.Drift) []string {
+		return []string{d.Kind, d.Name, d.Field, d.Expected, d.Found, d.Remedy}
+	})
 }
 
 func newTopologyDeleteCommand(a *app) *cobra.Command {
@@ -155,7 +160,7 @@ everything back.`, topology.SettleTime),
 		case err == nil:
 			return a.printChanges(*format, changes, "nothing to delete: nothing is there")
 		case cmd.Context().Err() != nil:
-			fmt.Fprintf(a.err, "interrupted: %v\n", err) // says what it has left behind
+			fmt.Fprintf(a.err, "interrupted: %s\n", printable.Error(err)) // says what it has left behind
 		}
 		if len(changes) > 0 {
 			err = errors.Join(err, a.printChanges(*format, changes, ""))

@@ -22,7 +22,7 @@ func (a *app) newWorking(what string) *working {
 		return &working{}
 	}
 	w := &working{bar: progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(a.err), progressbar.OptionSetDescription(what), progressbar.OptionSpinnerType(14),
+		progressbar.OptionSetWriter(raw(a.err)), progressbar.OptionSetDescription(what), progressbar.OptionSpinnerType(14),
 		progressbar.OptionSetElapsedTime(true), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetSpinnerChangeInterval(0), // the library's own ticker races with Describe
 	)}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -179,7 +180,7 @@ func (q queue) full() (at string, full bool) {
 // the queue.
 func (x *examination) lift(q queue) string {
 	if q.Policy != "" && q.Arguments["x-max-length"] == nil && q.Arguments["x-max-length-bytes"] == nil {
-		return "rabbitmqctl clear_policy " + x.on() + " " + shell(q.Policy)
+		return "rabbitmqctl clear_policy " + x.on() + " " + printable.Shell(q.Policy)
 	}
 	return "rabbitmqctl list_consumers " + x.on()
 }

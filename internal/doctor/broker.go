@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // version is a major and a minor number.
@@ -72,7 +74,7 @@ func (x *examination) featureFlags(ctx context.Context) (findings []Finding, err
 	}
 	for _, f := range flags {
 		if f.State == "disabled" && f.Stability != "experimental" {
-			findings = append(findings, find(featureFlagOff, "feature flag "+f.Name, f.Stability+", "+f.State, "rabbitmqctl enable_feature_flag "+shell(f.Name)))
+			findings = append(findings, find(featureFlagOff, "feature flag "+f.Name, f.Stability+", "+f.State, "rabbitmqctl enable_feature_flag "+printable.Shell(f.Name)))
 		}
 	}
 	return findings, nil
@@ -125,7 +127,7 @@ func (x *examination) allSeen(ctx context.Context) error {
 
 // judge judges a node of a cluster. One that others have lost sight of is named by them.
 func (n node) judge(all []node) (findings []Finding) {
-	subject, on := "node "+n.Name, " -n "+shell(n.Name)
+	subject, on := "node "+n.Name, " -n "+printable.Shell(n.Name)
 	if !n.Running {
 		if slices.ContainsFunc(all, func(other node) bool { return slices.Contains(other.Partitions, n.Name) }) {
 			return nil
@@ -170,7 +172,7 @@ const askDeadLetters = `[io:format("~s ~b ~b~n", [N, rpc:call(N, application, ge
 func (x *examination) deadLetterSettings(ctx context.Context) (findings []Finding, err error) {
 	if len(x.RabbitMQCtl) == 0 {
 		return []Finding{find(deadLetterUnseen, "RabbitMQ", "shown by neither AMQP nor the management API",
-			"rabbitmqctl eval "+shell("{application:get_env(rabbit, "+prefetchName+"), application:get_env(rabbit, "+confirmName+")}."))}, nil
+			"rabbitmqctl eval "+printable.Shell("{application:get_env(rabbit, "+prefetchName+"), application:get_env(rabbit, "+confirmName+")}."))}, nil
 	}
 	args := append(slices.Clone(x.RabbitMQCtl[1:]), "eval", askDeadLetters)
 	output, err := exec.CommandContext(ctx, x.RabbitMQCtl[0], args...).CombinedOutput() //nolint:gosec // the user named the program
@@ -190,7 +192,7 @@ func (x *examination) deadLetterSettings(ctx context.Context) (findings []Findin
 		}
 		said++
 		set := func(name string, value int) string {
-			return fmt.Sprintf("rabbitmqctl -n %s eval %s", shell(words[0]), shell(fmt.Sprintf("application:set_env(rabbit, %s, %d).", name, value)))
+			return fmt.Sprintf("rabbitmqctl -n %s eval %s", printable.Shell(words[0]), printable.Shell(fmt.Sprintf("application:set_env(rabbit, %s, %d).", name, value)))
 		}
 		if prefetch < prefetchWanted {
 			findings = append(findings, find(deadLetterFew, "node "+words[0], fmt.Sprintf("%s is %d, want %d (the default is %d)", prefetchName, prefetch, prefetchWanted, prefetchDefault), set(prefetchName, prefetchWanted)))

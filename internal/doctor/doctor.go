@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -350,7 +351,7 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 			overAMQP, broker.Redact(x.AMQPURL), overAMQPErr, brokerUnreachable, brokerRefused,
 			[]string{"rabbitmqctl await_startup", "rabbitmq-diagnostics listeners"},
 			[]string{
-				"rabbitmqctl list_vhosts", "rabbitmqctl authenticate_user " + shell(x.amqpUser()),
+				"rabbitmqctl list_vhosts", "rabbitmqctl authenticate_user " + printable.Shell(x.amqpUser()),
 				x.setPermissions(),
 			},
 		},
@@ -358,9 +359,9 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 			overManagement, x.Management.String(), managementErr, managementUnreachable, managementRefused,
 			[]string{"rabbitmq-plugins enable rabbitmq_management", "rabbitmq-diagnostics listeners"},
 			[]string{
-				"rabbitmqctl authenticate_user " + shell(x.Management.User()),
-				"rabbitmqctl set_user_tags " + shell(x.Management.User()) + " monitoring",
-				"rabbitmqctl set_permissions -p " + shell(x.Management.VHost()) + " " + shell(x.Management.User()) + " '^$' '^$' '^$'",
+				"rabbitmqctl authenticate_user " + printable.Shell(x.Management.User()),
+				"rabbitmqctl set_user_tags " + printable.Shell(x.Management.User()) + " monitoring",
+				"rabbitmqctl set_permissions -p " + printable.Shell(x.Management.VHost()) + " " + printable.Shell(x.Management.User()) + " '^$' '^$' '^$'",
 			},
 		},
 		{
@@ -409,7 +410,7 @@ func (x *examination) notMade(c check, err error) Finding {
 	var lacking lackingTag
 	switch {
 	case errors.As(err, &lacking):
-		commands = []string{"rabbitmqctl set_user_tags " + shell(x.Management.User()) + " " + lacking.tag}
+		commands = []string{"rabbitmqctl set_user_tags " + printable.Shell(x.Management.User()) + " " + lacking.tag}
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %v from %s", c.within(), c.source())
 	}

@@ -32,8 +32,12 @@ func JudgeBrokerClock(node, against string, o Offset) []Finding {
 	return judgeBrokerClock(node, against, o)
 }
 
-// Shell is shell.
-func Shell(word string) string { return shell(word) }
+// BindingOf returns the command that doctor suggests for messages that an exchange could not
+// route by key, and what it says about the key.
+func BindingOf(c Config, exchange, key string) (command, warning string) {
+	x := &examination{Config: c}
+	return x.bind(route{exchange, key}), x.wildcards(route{exchange, key})
+}
 
 type (
 	Node   = node

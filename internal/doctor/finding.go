@@ -58,14 +58,6 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// shell quotes a word for a shell where it needs it.
-func shell(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@=%+,") == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // StatisticsNote says how old what the management API tells of queues may be, behind the
 // number of findings.
 const StatisticsNote = " so far; RabbitMQ's statistics are up to 10 s old"

@@ -1,11 +1,13 @@
 package doctor_test
 
 import (
-	"os/exec"
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 func codes(findings []doctor.Finding) string {
@@ -141,12 +143,43 @@ func TestTopicsMatch(t *testing.T) {
 	}
 }
 
-func TestWordsSurviveTheShell(t *testing.T) {
+// A suggested command is printable, whatever the key, and warns of one that is a pattern.
+func TestBindingsAreSuggestedWithCare(t *testing.T) {
 	t.Parallel()
-	for _, word := range []string{"", "/", "plain-1_x.y", "it's", `{"a":"b c"}`, `^(?!x\.)(?=.*(?:$(id)))`, "a\tb", "ü"} {
-		output, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+doctor.Shell(word)).Output()
-		if err != nil || string(output) != word {
-			t.Errorf("%q became %q (%v)", word, output, err)
+	described, err := topology.New(topology.Config{Entries: []topology.Entry{{Name: "jobs", Kind: "direct"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	management, err := topology.NewManagement("http://guest:guest@127.0.0.1:15672", "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := doctor.Config{Topology: described, Management: management}
+	for _, test := range []struct {
+		exchange, key string
+		warns         bool
+	}{
+		{described.ReadyExchange(), "order.unpaid", false},
+		{described.ReadyExchange(), "order.*", true},
+		{described.ReadyExchange(), "#", true},
+		{described.ReadyExchange(), "a#.*b", false},
+		{described.ReadyExchangeOf("jobs"), "order.*", false},
+		{described.RetryExchange(), "#", false},
+		{described.ReadyExchange(), "'$(id)`\n\x1b[31m\u202e\u009b", false},
+	} {
+		command, warning := doctor.BindingOf(c, test.exchange, test.key)
+		if (warning != "") != test.warns {
+			t.Errorf("%s by %q: the warning is %q", test.exchange, test.key, warning)
+		}
+		if printable.Text(command) != command {
+			t.Errorf("%q is not printable", command)
+		}
+		words := split(t, command)
+		var body struct {
+			Key string `json:"routing_key"`
+		}
+		if err := json.Unmarshal([]byte(words[len(words)-1]), &body); err != nil || body.Key != test.key {
+			t.Errorf("%s binds by %q, not by %q (%v)", command, body.Key, test.key, err)
 		}
 	}
 }

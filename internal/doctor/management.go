@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // Tags of a user of the management API. An administrator has all of them.
@@ -142,11 +143,11 @@ func (x *examination) consumers(ctx context.Context) (list []consumer, err error
 }
 
 // on returns -p and the virtual host.
-func (x *examination) on() string { return "-p " + shell(x.Management.VHost()) }
+func (x *examination) on() string { return "-p " + printable.Shell(x.Management.VHost()) }
 
 // remove is the command that deletes what the management API has at path.
 func (x *examination) remove(path string) string {
-	return "curl -u USER -X DELETE " + shell(x.Management.Address(path))
+	return "curl -u USER -X DELETE " + printable.Shell(x.Management.Address(path))
 }
 
 // amqpUser is the user of the bridge.

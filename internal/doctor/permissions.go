@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -17,8 +18,8 @@ func pathSegment(name string) string { return url.PathEscape(name) }
 
 // setPermissions is the command that gives the bridge's user what it needs.
 func (x *examination) setPermissions() string {
-	ours := shell("^" + regexp.QuoteMeta(x.Topology.Prefix()) + `\.`)
-	return strings.Join([]string{"rabbitmqctl set_permissions", x.on(), shell(x.amqpUser()), ours, ours, ours}, " ")
+	ours := printable.Shell("^" + regexp.QuoteMeta(x.Topology.Prefix()) + `\.`)
+	return strings.Join([]string{"rabbitmqctl set_permissions", x.on(), printable.Shell(x.amqpUser()), ours, ours, ours}, " ")
 }
 
 // permissions judges those of the bridge's user.
@@ -60,7 +61,7 @@ func (x *examination) permissions(ctx context.Context) ([]Finding, error) {
 // unprivileged are the commands that take the tags from the bridge's user. Where the
 // management API is asked as the same one, another has to take over first.
 func (x *examination) unprivileged() []string {
-	demote := "rabbitmqctl set_user_tags " + shell(x.amqpUser())
+	demote := "rabbitmqctl set_user_tags " + printable.Shell(x.amqpUser())
 	if x.amqpUser() != x.Management.User() {
 		return []string{demote}
 	}

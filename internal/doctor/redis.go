@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -59,7 +60,7 @@ func cli(address string) string {
 	if err != nil {
 		return "redis-cli"
 	}
-	return "redis-cli -h " + shell(host) + " -p " + shell(port)
+	return "redis-cli -h " + printable.Shell(host) + " -p " + printable.Shell(port)
 }
 
 // addressOf returns where the server is; behind Sentinels, the server says so itself.
@@ -225,7 +226,7 @@ func (x *examination) settingsUnseen(ctx context.Context, n redisNode, err error
 	f := find(redisUnseen, n.subject(), plain(err))
 	if strings.HasPrefix(err.Error(), "NOPERM ") {
 		if user, err := n.Do(ctx, "ACL", "WHOAMI").Text(); err == nil {
-			f.Commands = append(f.Commands, n.cli()+" ACL SETUSER "+shell(user)+" '+config|get' +info")
+			f.Commands = append(f.Commands, n.cli()+" ACL SETUSER "+printable.Shell(user)+" '+config|get' +info")
 		} else {
 			f.Commands = append(f.Commands, n.cli()+" ACL SETUSER USER '+config|get' +info")
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -110,7 +111,7 @@ func (x *examination) deletion(d topology.Drift, held holdings) []string {
 	if n := held[d.Name]; n == nil || *n > 0 {
 		return nil
 	}
-	return []string{"rabbitmqctl delete_queue " + x.on() + " " + shell(d.Name)}
+	return []string{"rabbitmqctl delete_queue " + x.on() + " " + printable.Shell(d.Name)}
 }
 
 // policyRef names a policy.
@@ -186,7 +187,7 @@ func (x *examination) overridden(ref policyRef, all policies, drifts []topology.
 	if ref.operator {
 		word = "operator_policy"
 	}
-	command := "rabbitmqctl clear_" + word + " " + x.on() + " " + shell(ref.name)
+	command := "rabbitmqctl clear_" + word + " " + x.on() + " " + printable.Shell(ref.name)
 	if p, known := all[ref]; known && !strings.Contains(strings.ReplaceAll(p.Pattern, `\`, ""), x.Topology.Prefix()) {
 		without := `^(?!` + regexp.QuoteMeta(x.Topology.Prefix()+".") + `)(?=.*(?:` + p.Pattern + `))`
 		priority := p.Priority.String()
@@ -194,8 +195,8 @@ func (x *examination) overridden(ref policyRef, all policies, drifts []topology.
 			priority = "0"
 		}
 		command = strings.Join([]string{
-			"rabbitmqctl set_" + word, x.on(), "--priority", priority, "--apply-to", shell(p.ApplyTo),
-			shell(ref.name), shell(without), shell(string(p.Definition)),
+			"rabbitmqctl set_" + word, x.on(), "--priority", priority, "--apply-to", printable.Shell(p.ApplyTo),
+			printable.Shell(ref.name), printable.Shell(without), printable.Shell(string(p.Definition)),
 		}, " ")
 	}
 	return find(policyOverrides, ref.String(), some(fields)+" for queue "+some(queues), command)

@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 const (
@@ -47,15 +47,17 @@ func (x *examination) unrouted(ctx context.Context) ([]Finding, error) {
 	for _, r := range routes[:min(len(routes), mostKeys)] {
 		found := fmt.Sprintf("%d of the first %d of %d messages in %s", counts[r], len(sample), total, x.Topology.Unrouted())
 		var commands []string
+		warning := ""
 		if bound := x.boundNow(bindings, r); bound != "" {
 			found += "; " + bound + " is bound for it by now"
 		} else {
-			commands = append(commands, x.bind(r))
+			commands, warning = append(commands, x.bind(r)), x.wildcards(r)
 		}
 		if len(exchanges) == 1 {
 			commands = append(commands, "rabbitmq-plugins enable rabbitmq_shovel", x.shovel(r.exchange))
 		}
 		f := find(unroutedHolds, "routing key "+r.key, found, commands...)
+		f.Do = warning + f.Do
 		if len(exchanges) > 1 {
 			f.Found += "; others there belong to another exchange than " + r.exchange
 		}
@@ -99,27 +101,13 @@ func (x *examination) routeOf(d amqp.Delivery) route {
 	if d.Exchange == t.RetryExchange() {
 		return route{d.Exchange, d.RoutingKey}
 	}
-	if entry, ok := d.Headers[wire.HeaderEntry].(string); ok && entry != "" {
-		return route{t.ReadyExchangeOf(entry), d.RoutingKey}
-	}
-	for _, header := range []string{"x-last-death-exchange", "x-first-death-exchange"} {
-		from, _ := d.Headers[header].(string)
-		if entry := t.EntryOf(from); entry != "" && strings.HasPrefix(d.Exchange, t.Prefix()+".due.") {
-			return route{t.ReadyExchangeOf(entry), d.RoutingKey}
-		}
-	}
-	return route{t.ReadyExchange(), d.RoutingKey}
+	return route{t.ReadyExchangeOf(t.Message(&d).Entry), d.RoutingKey}
 }
 
 // boundNow names what an exchange leads a key to by now. Of a headers exchange that
 // depends on more than the key.
 func (x *examination) boundNow(bindings []binding, r route) string {
-	kind := amqp.ExchangeTopic
-	for _, e := range x.Topology.Exchanges() {
-		if e.Name == r.exchange {
-			kind = e.Kind
-		}
-	}
+	kind := x.kindOf(r.exchange)
 	for _, b := range bindings {
 		leads := false
 		switch kind {
@@ -135,6 +123,24 @@ func (x *examination) boundNow(bindings []binding, r route) string {
 		}
 	}
 	return ""
+}
+
+// kindOf returns the type of one of our exchanges.
+func (x *examination) kindOf(exchange string) string {
+	for _, e := range x.Topology.Exchanges() {
+		if e.Name == exchange {
+			return e.Kind
+		}
+	}
+	return amqp.ExchangeTopic
+}
+
+// wildcards warns of a key that is a pattern once a queue is bound by it.
+func (x *examination) wildcards(r route) string {
+	if x.kindOf(r.exchange) != amqp.ExchangeTopic || !slices.ContainsFunc(words(r.key), func(word string) bool { return word == "*" || word == "#" }) {
+		return ""
+	}
+	return "the key has wildcards: a queue that is bound by it gets the messages of other keys, too; "
 }
 
 // words are those of a routing key; an empty one has none.
@@ -166,7 +172,7 @@ func (x *examination) bind(r route) string {
 	}
 	body, _ := json.Marshal(map[string]any{"routing_key": r.key, "arguments": map[string]any{}}) // of strings
 	return "curl -u USER -H 'content-type: application/json' -X POST " +
-		shell(x.Management.Address("bindings/{vhost}/e/"+pathSegment(r.exchange)+"/q/"+queue)) + " -d " + shell(string(body))
+		printable.Shell(x.Management.Address("bindings/{vhost}/e/"+pathSegment(r.exchange)+"/q/"+queue)) + " -d " + printable.Shell(printable.Text(string(body))) // the same to JSON
 }
 
 // shovel is the command that has the broker publish anew what is in the unrouted queue
@@ -177,5 +183,5 @@ func (x *examination) shovel(exchange string) string {
 		"src-protocol": "amqp091", "src-uri": here, "src-queue": x.Topology.Unrouted(), "src-delete-after": "queue-length",
 		"dest-protocol": "amqp091", "dest-uri": here, "dest-exchange": exchange,
 	})
-	return "rabbitmqctl set_parameter " + x.on() + " shovel " + shell(x.Topology.Unrouted()) + " " + shell(string(body))
+	return "rabbitmqctl set_parameter " + x.on() + " shovel " + printable.Shell(x.Topology.Unrouted()) + " " + printable.Shell(printable.Text(string(body)))
 }

@@ -27,11 +27,3 @@ func escape(segment string) string { return url.PathEscape(segment) }
 // quote writes a routing key as the management API does in a properties key
 // (rabbit_mgmt_format.erl), where ~ separates it from the arguments.
 func quote(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "~", "%7E") }
-
-// shell quotes a word for a shell where it needs it.
-func shell(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@=%+,") == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}

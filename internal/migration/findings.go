@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // Kinds of findings, beside exchange and queue.
@@ -58,7 +60,7 @@ func (p *planner) properties(m Move) {
 		p.find(Finding{
 			Exchange: x.Name, Kind: kindExchange, Name: x.Name,
 			Why: fmt.Sprintf("its entry is called %s: its own name is none that an entry can have, or an entry of another type or for another exchange has it", m.Entry),
-			Do:  "nothing, unless you want another name: --entry " + shell(x.Name+"=NAME") + ", in each run",
+			Do:  "nothing, unless you want another name: --entry " + printable.Shell(x.Name+"=NAME") + ", in each run",
 		})
 	}
 	differs := func(property, effect string) {

@@ -3,8 +3,12 @@ package migration
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // The broker notes by which exchange a message was published, and by that the
@@ -32,8 +36,12 @@ func (p *planner) incoming(m Move) {
 				p.post(b.Source, m.EntryExchange, b.RoutingKey, b.Arguments),
 			},
 		}
+		isWildcard := func(word string) bool { return word == "*" || word == "#" }
+		if p.kindOf(b.Source) == amqp.ExchangeDirect && slices.ContainsFunc(strings.Split(key, "."), isWildcard) {
+			f.Do += fmt.Sprintf(". The key has wildcards: by it %s passes on the messages of other keys, too", p.topology.ReadyExchange())
+		}
 		if properties := b.propertiesKey(); properties != "" {
-			f.Commands = append(f.Commands, "curl -u USER -X DELETE "+shell(p.api("bindings", "e", b.Source, "e", m.Exchange, properties)))
+			f.Commands = append(f.Commands, "curl -u USER -X DELETE "+printable.Shell(p.api("bindings", "e", b.Source, "e", m.Exchange, properties)))
 		} else {
 			f.Do += " (a file does not say how the API addresses a binding with arguments: remove it in the management UI)"
 		}
@@ -43,16 +51,25 @@ func (p *planner) incoming(m Move) {
 
 // passedOn is a routing key for a topic exchange that takes what b does.
 func (p *planner) passedOn(b Binding) string {
-	for _, x := range p.Exchanges {
-		kind := x.Type
-		if kind == PluginType {
-			kind = x.delayedType()
-		}
-		if x.Name == b.Source && (kind == amqp.ExchangeDirect || kind == amqp.ExchangeTopic) {
-			return b.RoutingKey
-		}
+	switch p.kindOf(b.Source) {
+	case amqp.ExchangeDirect, amqp.ExchangeTopic:
+		return b.RoutingKey
 	}
 	return "#"
+}
+
+// kindOf returns the type by which an exchange routes; "" where it is not known.
+func (p *planner) kindOf(exchange string) string {
+	for _, x := range p.Exchanges {
+		switch {
+		case x.Name != exchange:
+		case x.Type == PluginType:
+			return x.delayedType()
+		default:
+			return x.Type
+		}
+	}
+	return ""
 }
 
 // post is a command that binds one exchange to another.
@@ -62,7 +79,7 @@ func (p *planner) post(source, destination, key string, arguments Table) string 
 	}
 	body, _ := json.Marshal(map[string]any{"routing_key": key, "arguments": arguments}) //nolint:errchkjson // it has come from JSON
 	return "curl -u USER -H 'content-type: application/json' -X POST " +
-		shell(p.api("bindings", "e", source, "e", destination)) + " -d " + shell(string(body))
+		printable.Shell(p.api("bindings", "e", source, "e", destination)) + " -d " + printable.Shell(printable.Text(string(body))) // the same to JSON
 }
 
 // cameBy says what to do about messages that reach the entry by way of others.

@@ -3,6 +3,8 @@ package migration
 import (
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // steps says what the user does next, in order.
@@ -50,7 +52,7 @@ func (p *Plan) asksForMore() bool {
 func (p *Plan) deletion() string {
 	commands := make([]string, len(p.Exchanges))
 	for i, m := range p.Exchanges {
-		commands[i] = "curl -u USER -X DELETE " + shell(p.api+"/"+escape(m.Exchange))
+		commands[i] = "curl -u USER -X DELETE " + printable.Shell(p.api+"/"+escape(m.Exchange))
 	}
 	return strings.Join(commands, " && ")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // permissions reports users who may publish to, or bind queues to, an exchange
@@ -51,8 +53,8 @@ func (p *planner) permissions() {
 		}
 		f.Why = "the user may use the old name, but not " + strings.Join(lacks, ", nor ")
 		f.Do = "grant it before publishers switch, as far as the user needs it"
-		f.Commands = []string{strings.Join([]string{"rabbitmqctl set_permissions -p", shell(p.vhost()), shell(user.User),
-			shell(user.Configure), shell(widen(user.Write, writes)), shell(widen(user.Read, reads))}, " ")}
+		f.Commands = []string{strings.Join([]string{"rabbitmqctl set_permissions -p", printable.Shell(p.vhost()), printable.Shell(user.User),
+			printable.Shell(user.Configure), printable.Shell(widen(user.Write, writes)), printable.Shell(widen(user.Read, reads))}, " ")}
 		p.find(f)
 	}
 }

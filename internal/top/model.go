@@ -4,6 +4,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // Model is the program on a terminal: looks come in as messages, keys scroll, pause and
@@ -93,6 +95,6 @@ func (m *Model) View() tea.View {
 	text, _ := Render(&m.picture, m.screen)
 	view := tea.NewView(text)
 	view.AltScreen = true
-	view.WindowTitle = "delaybridge top " + m.picture.Prefix
+	view.WindowTitle = "delaybridge top " + printable.Text(m.picture.Prefix)
 	return view
 }

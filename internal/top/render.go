@@ -7,6 +7,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // Screen says how a picture is to be shown.
@@ -73,7 +75,7 @@ type renderer struct {
 }
 
 func (r *renderer) header() string {
-	left := r.look.title.Render("delaybridge top") + "  " + r.p.Prefix
+	left := r.look.title.Render("delaybridge top") + "  " + printable.Text(r.p.Prefix)
 	right := r.p.At.Local().Format(time.TimeOnly)
 	switch {
 	case r.s.Paused:
@@ -144,12 +146,13 @@ func (r *renderer) problems() []string {
 		if old := p.At.Sub(problem.Since); old >= time.Second {
 			age = span(old.Truncate(time.Second))
 		}
-		line := fmt.Sprintf("%s %-6s %s", style.Render(mark), age, style.Render(problem.Text))
-		switch whole := line + ": " + problem.Do; {
-		case problem.Do == "":
+		line := fmt.Sprintf("%s %-6s %s", style.Render(mark), age, style.Render(printable.Text(problem.Text)))
+		do := printable.Text(problem.Do)
+		switch whole := line + ": " + do; {
+		case do == "":
 			lines = append(lines, line)
 		case r.room == airy && lipgloss.Width(whole) > r.width:
-			lines = append(lines, line, strings.Repeat(" ", 10)+problem.Do)
+			lines = append(lines, line, strings.Repeat(" ", 10)+do)
 		default:
 			lines = append(lines, whole)
 		}

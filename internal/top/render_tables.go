@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 func (r *renderer) tiers() []string {
@@ -44,10 +46,10 @@ func (r *renderer) tiers() []string {
 	}
 	lines := t.lines(r.width, r.look)
 	if len(idle) > 0 {
-		lines = append(lines, r.look.quiet.Render("empty: "+strings.Join(idle, " ")))
+		lines = append(lines, r.look.quiet.Render("empty: "+printable.Text(strings.Join(idle, " "))))
 	}
 	if m := r.p.Management; m.IsAway() && r.room < densest {
-		lines = append(lines, r.look.quiet.Render("rates are not known, as the management API does not answer: "+m.Reason))
+		lines = append(lines, r.look.quiet.Render("rates are not known, as the management API does not answer: "+printable.Text(m.Reason)))
 	}
 	return r.greyed(r.p.RabbitMQ.IsAway(), lines)
 }

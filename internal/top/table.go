@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
 // column of a table. Where there is no room for all, those that matter least go first.
@@ -23,7 +25,13 @@ type table struct {
 	styles  [][]lipgloss.Style // of cells; nil is plain
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// add escapes what is not printable.
+func (t *table) add(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = printable.Text(cell)
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // fit returns the columns that a width has room for, and how wide each is.
 func (t *table) fit(width int) (which, widths []int) {
