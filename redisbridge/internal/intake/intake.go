@@ -353,6 +353,9 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 	if m.ID == "" {
 		m.ID = e.id
 	}
+	if _, deadLettered := e.Headers["x-death"]; deadLettered { // tells its rounds apart, and means nothing else
+		m.Journey.Due = wire.InstantOf(e.Headers[wire.HeaderDue])
+	}
 	if n := wire.TableBytes(m.Headers); n > message.MaxHeaderBytes {
 		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
 	}
