@@ -224,7 +224,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "a cancelled message is looked up as one that waits",
-			File: "redisbridge/get.go",
+			File: "redisbridge/look.go",
 			Old:  "		e.State, e.Ended = StateCancelled, changed\n",
 			New:  "		e.State, e.Ended = StateParked, changed\n",
 			Rule: "looked up, as it was",

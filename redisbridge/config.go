@@ -1,0 +1,107 @@
+package redisbridge
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Defaults of [Config].
+const (
+	defaultLease        = 5 * time.Second
+	defaultMaxInFlight  = 2048
+	defaultDrainTimeout = 20 * time.Second
+	defaultRepairEvery  = time.Minute
+	defaultShowEvery    = 10 * time.Second
+)
+
+// Config of a [Bridge].
+type Config struct {
+	// Client is the connection to Redis. The Bridge does not close it. Required.
+	Client redis.UniversalClient
+	// AMQPURL is the broker's URI. Required.
+	AMQPURL string
+	// Topology must be the same for all bridges and producers. Required.
+	Topology *topology.Topology
+	// Name starts the bridge's ID and its connections' names. Defaults to the
+	// host's name.
+	Name string
+	// Lease is how long a shard stays with a bridge that is not heard of. When a
+	// bridge dies, another one takes its messages over once the lease is over, or a
+	// second later; the lanes make up for that where their TTL is longer.
+	// Defaults to 5 s.
+	Lease time.Duration
+	// MaxInFlight bounds the messages of one shard that are claimed and not yet
+	// settled. Defaults to 2048.
+	MaxInFlight int
+	// DrainTimeout bounds how long Run goes on after its context has ended,
+	// for the answers to what it has published. Defaults to 20 s.
+	DrainTimeout time.Duration
+	// RepairEvery is how often one of the bridges looks for exchanges, queues
+	// and bindings that were deleted, and puts them back. What a bridge
+	// stumbles over it puts back at once, if its user may configure. As often it
+	// tries messages of an entry that is not configured, and has no ready
+	// exchange. Defaults to a minute.
+	RepairEvery time.Duration
+	// ShowEvery is how often, at most, one of the bridges renews what the management UI
+	// shows of Redis: how much is parked, and when the next message is due. That is the
+	// name of an empty queue, which goes with the bridge; it takes the configure
+	// permission for <prefix>.(…) and without that nothing is shown. While nothing changes
+	// it looks a third as often. Defaults to 10 s; negative is never.
+	ShowEvery time.Duration
+	// Adopt takes over a prefix in Redis that is another installation's: one that is of
+	// another virtual host, or of a cluster with another name. Bridges of that one end
+	// within 15 seconds; stop them first. Without it Run returns ErrForeign. Defaults to
+	// false.
+	Adopt bool
+	// Window is for how long after it was published an ID is remembered; see
+	// ParkConfig.Window. Without one, two messages with the same ID that reach the inbox
+	// are two messages. Defaults to 0.
+	Window time.Duration
+	// Tombstones is ParkConfig.Tombstones. Defaults to 24 hours.
+	Tombstones time.Duration
+	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
+	// of each message that is published
+	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
+	// later), by a clock that is never further than this from Redis'. The relative delay of a
+	// message of the inbox then begins this much after the broker took it, or when a bridge
+	// takes it in if that is sooner. Where a node does not overwrite the header, a publisher
+	// can have a message delivered early. Defaults to 0: the header means nothing.
+	BrokerClockWithin time.Duration
+	// StartWithin ends Run with ErrUnreachable when a server cannot be reached
+	// for so long at the start. Once a bridge works, it waits for servers as
+	// long as it takes. Defaults to never.
+	StartWithin time.Duration
+	// Observe is called for each parked message at each step, from many
+	// goroutines; it must not block. The bridge goes on only when it has
+	// returned: a process that ends within ends exactly at this boundary. path
+	// is empty at StepClaimed, where it is not known yet. The broker's confirm
+	// may overtake StepPublished. Defaults to nothing.
+	Observe func(step Step, id string, path message.Path)
+	// ObserveConfirm is told how long the broker took to answer for a promoted message,
+	// and the answer: nil where it has the message. It is called likewise. Defaults to
+	// nothing.
+	ObserveConfirm func(took time.Duration, answer error)
+	// Management is where to look, every RepairEvery, for policies that override the
+	// arguments of the topology's queues (the condition policy). Without it the bridge sees none.
+	Management *topology.Management
+	// TracerProvider makes spans of each message that carries a context which is
+	// sampled, and of no other: one when it is parked out of the inbox, and one when it
+	// is promoted. Defaults to none, which costs nothing.
+	TracerProvider trace.TracerProvider
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Defaults returns a Config with all defaults that are values.
+func Defaults() Config {
+	return Config{
+		Lease: defaultLease, MaxInFlight: defaultMaxInFlight, DrainTimeout: defaultDrainTimeout,
+		RepairEvery: defaultRepairEvery, ShowEvery: defaultShowEvery, Tombstones: defaultTombstones,
+	}
+}
