@@ -13,7 +13,7 @@ import (
 )
 
 // The shop in Python: a process that places orders, and one that closes them. Its orders are in
-// PostgreSQL, and there is none where nobody else's are.
+// PostgreSQL. A run without PostgreSQL has no such shop.
 const (
 	pythonCustomers = "python-customers"
 	pythonConsumer  = "python-consumer"

@@ -33,12 +33,12 @@ func (p *player) stranger(ctx context.Context) error {
 	for ctx.Err() == nil {
 		now := int(float64(history.Now()-p.Began) / 1e6 * p.Rate)
 		out := broker.Outgoing{
-			// On RabbitMQ 3.10 it may come out as the default entry's: so by a key that nobody there has bound.
+			// RabbitMQ 3.10 may take it to the default entry's ready exchange. No queue is bound there by this key.
 			Exchange: p.topology.EntryExchangeOf(strangers().Name), RoutingKey: "stranger", Mandatory: true,
 			Publishing: p.forged(rng, max(0, now+rng.IntN(200)-150)),
 		}
 		attempt, cancel := context.WithTimeout(ctx, publishPatience)
-		_ = publisher.Publish(attempt, out, func(error) {}) // nobody relies on it
+		_ = publisher.Publish(attempt, out, func(error) {}) // no rule needs to know whether it was confirmed
 		cancel()
 		pause(ctx, 100*time.Millisecond)
 	}
