@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -142,20 +143,28 @@ func TestServerDiesUnderPublish(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := startChild(t, vars, "publish", "--file", file, "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
+	c := startChild(t, vars, "publish", "--untracked", "--file", file, "-o", "jsonl", "--in-flight", "100", "--connect-timeout", "1s")
 	killed := make(chan error, 1)
-	confirmed := 0
+	var read atomic.Int64
 	for c.output.Scan() {
-		if confirmed++; confirmed == 500 {
-			// Its output is read meanwhile: with a full pipe nothing would be in flight. What
-			// is sent while the broker stands still is in flight when it dies.
+		if read.Add(1) == 500 {
+			// While the broker stands still no line is confirmed. Once its output has been read,
+			// which may take long, the program sends as much as may be in flight.
 			go func() {
 				err := server.Pause(t.Context())
-				time.Sleep(time.Second)
+				tick := time.NewTicker(100 * time.Millisecond)
+				defer tick.Stop()
+				for last, same := read.Load(), 0; same < 20; same++ {
+					<-tick.C
+					if now := read.Load(); now != last {
+						last, same = now, 0
+					}
+				}
 				killed <- errors.Join(err, server.Kill(t.Context()))
 			}()
 		}
 	}
+	confirmed := int(read.Load())
 	c.ends(t, exitUnreachable)
 	if confirmed < 500 {
 		t.Fatalf("only %d lines were confirmed:\n%.3000s", confirmed, &c.said)
