@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -17,6 +18,11 @@ func (s *session) handle(h *held) {
 	o := Observation{Message: s.received(h.Delivery)}
 	o.Lateness = lateness(&o.Message, time.Now())
 	o.Attempts = s.attemptsOf(&o.Message)
+	if reason := broker.Undecodable(h.Delivery); reason != "" {
+		<-s.slots
+		s.setAside(h, &o, reason)
+		return
+	}
 	story := s.startDelivery(h.Delivery, &o)
 	if o.Attempts == 0 { // otherwise it was delivered already
 		o.Outcome = s.arrive(h, &o)

@@ -1,15 +1,17 @@
 package consumer_test
 
 import (
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
 // publishPoison sends a message that brokers accept and amqp091-go cannot read:
-// an array of more than 8192 elements ends the consumer's connection.
+// an array of more than 8192 elements would end the consumer's connection.
 func (b *broker) publishPoison() {
 	b.t.Helper()
 	ch := b.channel()
@@ -39,10 +41,35 @@ func TestPoisonEndsInQuarantineAlone(t *testing.T) {
 	b.wantHeld(b.topology.Quarantine(), 1)
 	b.wantHeld(b.queue, 0)
 	r.stop()
+	outcomes := map[consumer.Outcome]int{}
 	for _, o := range r.observations() {
-		// What waited for a handler when the poison ended the connection was given back.
-		if o.Outcome != consumer.Acknowledged && o.Outcome != consumer.Returned {
+		outcomes[o.Outcome]++
+		if (o.Outcome == consumer.Quarantined) != (o.Message.ID == "poison" && o.Err != nil) {
 			t.Errorf("observed %+v", o)
 		}
 	}
+	if outcomes[consumer.Acknowledged] != n || outcomes[consumer.Quarantined] != 1 || len(outcomes) != 2 {
+		t.Errorf("observed %v", outcomes)
+	}
+}
+
+// Where the dead letters of somebody else's queue go nobody knows, so a copy goes to quarantine, which
+// says what it lacks.
+func TestPoisonInAQueueOfOthersIsQuarantinedAsFarAsItCanBe(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.bind()
+	var l ledger
+	c := b.config(l.Handle)
+	c.Bind = nil
+	r := start(t, c)
+	b.publishPoison()
+	b.publish(numbered(1)...)
+	eventually(t, func() error { return l.has(1) })
+	b.wantHeld(b.topology.Quarantine(), 1)
+	d := b.get(b.topology.Quarantine())
+	if reason, _ := d.Headers[wire.HeaderError].(string); d.MessageId != "poison" || !strings.Contains(reason, "more than 8192 entries") {
+		t.Errorf("in quarantine: %+v", d)
+	}
+	r.stop()
 }

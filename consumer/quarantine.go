@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -49,6 +50,26 @@ func (s *session) quarantine(h *held, o *Observation) Outcome {
 			return Returned
 		}
 	}
+}
+
+// setAside quarantines a message of whose headers some cannot be decoded, so that no handler can be told
+// what it has got. The consumer's own queue dead-letters it as it is. Where another queue's dead letters go
+// nobody knows: of its message a copy goes to quarantine, without those headers.
+func (s *session) setAside(h *held, o *Observation, reason string) {
+	o.Err = fmt.Errorf("its headers cannot be decoded: %s", reason)
+	switch {
+	case !s.holding.begin(h):
+		o.Outcome = Returned
+	case len(s.config.Bind) == 0:
+		o.Outcome = s.quarantine(h, o)
+	default:
+		o.Outcome = Quarantined
+		s.log.Error("a message goes to quarantine as it is", "id", o.Message.ID, "error", o.Err)
+		s.config.Observe(*o)
+		_ = h.Reject(false) // where the channel is lost, it comes again
+		return
+	}
+	s.settle(h, o)
 }
 
 // publish returns nil once the broker has confirmed out.

@@ -18,16 +18,16 @@ var errCancelled = errors.New("the broker has cancelled the consumer; was its qu
 
 // session is one channel that consumes.
 //
-// A wary one follows a session that was cut short, perhaps by a message that
-// cannot be decoded: that ends the connection, and so is one more delivery for
+// A wary one follows a session that was cut short. Each time is one more delivery for
 // every message in the prefetch window, until all of them are at their delivery
-// limit. A wary session takes one message at a time, and so counts only the
-// poisonous one, until as many as a window holds were harmless.
+// limit. A wary session takes one message at a time, until as many as a window holds were
+// harmless: in a network that fails again and again only that one counts, and so it would
+// with a message that ended the connection.
 type session struct {
 	*run
 	ch         *amqp.Channel
 	wary       bool
-	harmless   int // messages that could be decoded
+	harmless   int // messages that have come
 	tag        string
 	consumed   int // how often the session has subscribed
 	deliveries <-chan amqp.Delivery

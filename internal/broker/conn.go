@@ -7,12 +7,17 @@
 package broker
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/url"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +25,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
+	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
 // Config of a [Conn].
@@ -177,26 +183,58 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error)
 }
 
 func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, func() error, error) {
+	uri, err := amqp.ParseURI(rawURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The library puts TLS over what Dial returns, and the sieve has to be over that: so the connection is
+	// encrypted here, and the library is told that it is plain.
+	plain, encrypted := rawURL, uri.Scheme == "amqps"
+	if encrypted {
+		plain = "amqp" + strings.TrimPrefix(rawURL, "amqps")
+	}
 	properties := c.properties()
 	var socket net.Conn
-	conn, err := amqp.DialConfig(rawURL, amqp.Config{
+	conn, err := amqp.DialConfig(plain, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
 		SASL:       outspoken(rawURL, properties),
-		Dial: func(network, address string) (net.Conn, error) {
-			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+		Dial: func(network, _ string) (net.Conn, error) {
+			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
 			if err != nil {
 				return nil, err
 			}
 			socket = conn
 			// The library lifts this deadline once the handshake is done.
-			return gather(conn), conn.SetDeadline(time.Now().Add(dialTimeout))
+			if err = conn.SetDeadline(time.Now().Add(dialTimeout)); err == nil && encrypted {
+				conn, err = encrypt(ctx, conn, rawURL, uri.Host)
+			}
+			if err != nil {
+				_ = socket.Close()
+				return nil, err
+			}
+			return newSieve(gather(conn)), nil
 		},
 	})
 	if err != nil {
 		return nil, nil, classifyDial(err, rawURL)
 	}
 	return conn, socket.Close, nil
+}
+
+// encrypt does the TLS handshake, by what the URL says of it and what the files that it names hold now.
+func encrypt(ctx context.Context, conn net.Conn, rawURL, host string) (net.Conn, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errUnparsable
+	}
+	config, err := tlsurl.Config(u.Query())
+	if err != nil {
+		return nil, err
+	}
+	config.ServerName = cmp.Or(config.ServerName, host)
+	encrypted := tls.Client(conn, config)
+	return encrypted, encrypted.HandshakeContext(ctx)
 }
 
 // outspoken returns the URL's user and password in a form that has the broker

@@ -164,3 +164,17 @@ func drain(t *testing.T, ch *amqp.Channel, queue string) []string {
 		ids = append(ids, d.MessageId)
 	}
 }
+
+// until waits for a state.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline, tick := time.After(patience), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}

@@ -73,6 +73,13 @@ func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
 	for i := range rng.IntN(20) {
 		headers[fmt.Sprint("ballast-", i)] = string(make([]byte, rng.IntN(4096)))
 	}
+	if rng.IntN(10) == 0 {
+		deep := amqp.Table{}
+		for range wire.MaxHeaderDepth + rng.IntN(20) {
+			deep = amqp.Table{"deep": deep}
+		}
+		headers["deep"] = deep
+	}
 	return amqp.Publishing{MessageId: orderID(n), DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(forgedBody)}
 }
 

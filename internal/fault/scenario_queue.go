@@ -98,7 +98,12 @@ func (i *injection) replay(f quarantine.Filter) error {
 	}
 	ctx, cancel := context.WithTimeout(i.ctx, replayWithin)
 	defer cancel()
-	return q.Replay(ctx, f, 0, quarantine.ToQueue, func(r quarantine.Replayed) error { return r.Err })
+	return q.Replay(ctx, f, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+		if errors.Is(r.Err, quarantine.ErrUndecodable) { // as a stranger may send it
+			return nil
+		}
+		return r.Err
+	})
 }
 
 // silenceTarget has the queue of a few orders answer nothing, as one does that has lost its

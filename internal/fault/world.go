@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -315,17 +316,22 @@ func (w *world) manage(method, path, body string) ([]byte, error) {
 // vhost is the default virtual host in a path of the management API.
 var vhost = url.PathEscape("/") //nolint:gochecknoglobals // a constant
 
-// channel opens a channel of the injector's own, past all links.
+// channel opens a channel of the injector's own, past all links. What it gets may be what the client
+// library alone cannot decode.
 func (w *world) channel(do func(*amqp.Channel) error) error {
-	conn, err := amqp.Dial(w.nodes[0].AMQPURL())
+	conn, err := broker.New(broker.Config{URL: w.nodes[0].AMQPURL(), Name: "injector", GiveUpAfter: startWithin})
 	if err != nil {
 		return err
 	}
-	ch, err := conn.Channel()
+	ctx, hangUp := context.WithCancel(w.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(ctx) }()
+	ch, err := conn.Channel(ctx)
 	if err == nil {
 		err = do(ch)
 	}
-	return errors.Join(err, conn.Close())
+	hangUp()
+	return errors.Join(err, <-ended)
 }
 
 // store opens a connection to Redis of the injector's own.

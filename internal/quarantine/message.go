@@ -3,10 +3,12 @@ package quarantine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
@@ -20,7 +22,8 @@ type Message struct {
 	Stack string    // of the handler's panic
 	Since time.Time // zero if it was not noted
 
-	expired bool // in the inbox, before a bridge has read when it is due
+	expired     bool // in the inbox, before a bridge has read when it is due
+	undecodable bool // some of its headers
 }
 
 // read returns the message of a delivery from quarantine. One that a consumer or a
@@ -37,6 +40,10 @@ func read(t *topology.Topology, d *amqp.Delivery) *Message {
 		if text, ok := d.Headers[wire.HeaderQuarantined].(string); ok {
 			m.Since, _ = time.Parse(time.RFC3339, text) // zero if it is no instant
 		}
+	}
+	if reason := broker.Undecodable(d); reason != "" {
+		m.undecodable = true
+		m.Error = strings.TrimPrefix(m.Error+"; its headers cannot be decoded: "+reason, "; ")
 	}
 	if m.Journey.Queue != t.Command() && isOurs(t, m.Journey.Queue) {
 		m.Journey.Queue = ""

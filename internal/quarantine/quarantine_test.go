@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/wire"
@@ -474,14 +475,56 @@ func TestInterruptedAnywhereNothingIsLost(t *testing.T) {
 	w.wantHeld("billing", replayed) // what was on its way has arrived, and nothing twice
 }
 
-func TestAMessageThatNobodyCanRead(t *testing.T) {
+// Of a message whose headers cannot all be decoded the others are shown, and nothing behind it waits. It is
+// not replayed, since it would lose some.
+func TestAMessageOfWhichNotAllCanBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.publish(w.topology.Quarantine(), "k", amqp.Publishing{Headers: amqp.Table{"list": make([]any, 8193)}})
-	err := w.Look(t.Context(), quarantine.Filter{}, 0, func(*quarantine.Message) error { return nil })
-	if !errors.Is(err, quarantine.ErrUnreadable) {
-		t.Errorf("got %v, want ErrUnreadable", err)
+	w.publish(w.topology.EntryExchange(), "k", amqp.Publishing{MessageId: "long", Body: []byte("kept"), Headers: amqp.Table{
+		"list": make([]any, 8193), "mine": "kept", wire.HeaderQueue: "payroll", "x-delay": int64(1500),
+	}})
+	w.wantHeld(w.topology.Inbox(), 1)
+	b, err := broker.New(broker.Config{URL: w.env.AMQPURL, Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	ch, err := b.Channel(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, ok, err := ch.Get(w.topology.Inbox(), false)
+	if err != nil || !ok || broker.Undecodable(&d) == "" || d.Reject(false) != nil {
+		t.Fatalf("got %+v (%v)", d, err)
+	}
+	w.quarantined(1, "billing")
+	w.wantHeld(w.topology.Quarantine(), 2)
+	seen := map[string]*quarantine.Message{}
+	if err := w.Look(t.Context(), quarantine.Filter{}, 0, func(m *quarantine.Message) error {
+		seen[m.ID] = m
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m := seen["long"]
+	if m == nil || seen["m-0"] == nil {
+		t.Fatalf("saw %v", seen)
+	}
+	if !strings.Contains(m.Error, "rejected; its headers cannot be decoded: a table or array in them has more than 8192 entries") ||
+		string(m.Body) != "kept" || m.Headers["mine"] != "kept" || len(m.Headers) != 2 || m.Journey.Queue != "" {
+		t.Errorf("got %+v", m)
+	}
+	if got := w.replay(quarantine.Filter{IDs: []string{"long"}}, quarantine.ToQueue)["long"]; !errors.Is(got.Err, quarantine.ErrUndecodable) {
+		t.Errorf("replayed: %v", got.Err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 2)
+	if err := w.Purge(t.Context(), quarantine.Filter{IDs: []string{"long"}}, 0, func(*quarantine.Message) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	w.wantHeld(w.topology.Quarantine(), 1)
 }
 
 // What a publisher writes into headers of the bridge's own decides nothing about its message here.

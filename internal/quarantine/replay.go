@@ -37,6 +37,8 @@ var (
 	ErrNoQueue = errors.New("its queue does not exist: declare it again, or send the message to the ready exchange (--to ready)")
 	// ErrNoMessage: what Redis held was no message.
 	ErrNoMessage = errors.New("it is not a message but what could not be read as one")
+	// ErrUndecodable: to send it on would lose those of its headers that cannot be decoded.
+	ErrUndecodable = errors.New("some of its headers cannot be decoded and would be lost: move it with a shovel of RabbitMQ's, or purge it")
 )
 
 // Replayed is what became of a message.
@@ -89,6 +91,9 @@ func (r *replay) send(ctx context.Context, m *Message, remove func() error) erro
 	err := r.look(ctx, to)
 	if strings.HasPrefix(m.Error, wire.ErrEnvelope.Error()) {
 		err = ErrNoMessage
+	}
+	if m.undecodable {
+		err = ErrUndecodable
 	}
 	if err == nil {
 		r.pending++

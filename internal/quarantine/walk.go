@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -37,10 +36,6 @@ const (
 // ErrCutShort means that the channel was lost. What was not reported is where it was,
 // or there as well as at its destination.
 var ErrCutShort = errors.New("cut short; run it again for the rest")
-
-// ErrUnreadable means that the channel was lost over a message that this program
-// cannot decode.
-var ErrUnreadable = errors.New("there is a message that cannot be decoded, and nothing behind it can be reached: take it out in RabbitMQ's management UI")
 
 // walk goes once over what is in the queue.
 type walk struct {
@@ -237,14 +232,10 @@ func (w *walk) over() (bool, error) {
 	return w.none == timesNone, nil
 }
 
-// cutShort says why a channel is lost. The library ends the connection over what it
-// cannot decode, and says so in the text alone.
+// cutShort says why a channel is lost.
 func cutShort(reason *amqp.Error) error {
-	switch {
-	case reason == nil:
+	if reason == nil {
 		return ErrCutShort
-	case !reason.Server && (strings.Contains(reason.Reason, amqp.ErrSyntax.Reason) || strings.Contains(reason.Reason, amqp.ErrFieldType.Reason)):
-		return fmt.Errorf("%w: %w", ErrUnreadable, reason)
 	}
 	return fmt.Errorf("%w: %w", ErrCutShort, reason)
 }

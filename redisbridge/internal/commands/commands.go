@@ -71,7 +71,7 @@ func (c *Commands) Done() int64 { return c.done.Load() }
 // in between has it carried out again.
 //
 // Without permission to consume them it waits until there is one: a bridge of before there were
-// commands may have a user who lacks it. What may be a command that cannot be decoded has the
+// commands may have a user who lacks it. What cuts it short again and again has the
 // same precaution as in the inbox (see package intake).
 func (c *Commands) Run(ctx context.Context) {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -167,6 +167,9 @@ func (c *Commands) consume(ctx, work context.Context, answers *broker.Pool, wary
 // cannot be done at once is left to another bridge.
 func (c *Commands) carryOut(ctx, work context.Context, answers *broker.Pool, d *amqp.Delivery) {
 	request, err := parse(d)
+	if reason := broker.Undecodable(d); reason != "" {
+		err = fmt.Errorf("its headers cannot be decoded: %s", reason)
+	}
 	if err == nil && !c.config.Topology.HasEntry(request.Entry) {
 		err = fmt.Errorf("entry %q is not configured: use one of the bridges' setting entries", request.Entry)
 	}

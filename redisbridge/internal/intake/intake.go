@@ -100,10 +100,10 @@ func counted(n *atomic.Int64, err error) error {
 // by then is finished, for DrainTimeout at most: a message without an ID that is parked and
 // goes back to the inbox all the same comes twice.
 //
-// An intake that was cut short makes the next one wary. Perhaps there is a message
-// that cannot be decoded: that ends the connection, and so is one more delivery for
-// all that are unacknowledged, which at the inbox's delivery limit go to quarantine. A wary
-// intake takes one message at a time, and so counts only the one that is to blame.
+// An intake that was cut short makes the next one wary. Each time is one more delivery for all
+// that are unacknowledged, which at the inbox's delivery limit go to quarantine. A wary intake
+// takes one message at a time: in a network that fails again and again, and beside a message
+// that ends the connection, only that one has a delivery more.
 func (i *Intake) Run(ctx context.Context) error {
 	work, end := i.drainContext(ctx)
 	defer end()
@@ -303,6 +303,10 @@ func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *
 	if e.id == "" {
 		e.id = madeUpID(d.Redelivered)
 	}
+	if reason := broker.Undecodable(d); reason != "" {
+		i.setAside(acks, &e, fmt.Errorf("its headers cannot be decoded: %s", reason))
+		return
+	}
 	for unsure := false; ; {
 		err := i.place(work, ready, &e)
 		switch {
@@ -313,9 +317,7 @@ func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *
 			}
 			return
 		case errors.Is(err, errTooLarge), errors.Is(err, broker.ErrSilent):
-			i.config.Logger.Error("message goes to quarantine as it is", "id", e.id, "error", err)
-			acks.reject(d.DeliveryTag) // the inbox dead-letters there
-			i.counted.quarantined.Add(1)
+			i.setAside(acks, &e, err)
 			return
 		}
 		unsure = unsure || errors.Is(err, store.ErrUnconfirmed)
@@ -326,6 +328,13 @@ func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *
 		i.stays(e.id, err)
 		pause(work, retryPause)
 	}
+}
+
+// setAside sends a message to quarantine as it is.
+func (i *Intake) setAside(acks *acks, e *entry, reason error) {
+	i.config.Logger.Error("message goes to quarantine as it is", "id", e.id, "error", reason)
+	acks.reject(e.DeliveryTag) // the inbox dead-letters there
+	i.counted.quarantined.Add(1)
 }
 
 // stays notes down that a message stays in the inbox for now. Thousands may.
