@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -68,9 +69,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			query := url.Values{}
 			for _, from := range []url.Values{good, c.change} {
-				for name, value := range from {
-					query[name] = value
-				}
+				maps.Copy(query, from)
 			}
 			conn, err := broker.New(broker.Config{URL: encryptedURL(t, env.AMQPURL, address, query), Name: t.Name(), GiveUpAfter: 3 * time.Second})
 			if err == nil {
