@@ -22,6 +22,7 @@
 package consumer
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,9 @@ type Config struct {
 	// AMQPURL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost, or several hosts
 	// of a cluster with commas between them, which are tried in random order.
 	AMQPURL string
+	// TLS is what the parameters of an amqps:// URL are added to. Defaults to TLS 1.2 and the
+	// system's authorities.
+	TLS *tls.Config
 	// Topology names the ready exchange and the quarantine.
 	Topology *topology.Topology
 	// Queue is consumed. Without Bind it must exist, with whatever arguments.
@@ -196,7 +200,7 @@ func New(c Config) (*Consumer, error) {
 	faults := c.faults()
 	connect := func(name, about string) *broker.Conn {
 		conn, err := broker.New(broker.Config{
-			URL: c.AMQPURL, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, StartWithin: c.StartWithin, Logger: c.Logger,
+			URL: c.AMQPURL, TLS: c.TLS, Name: name, About: about, Properties: map[string]string{"queue": c.Queue}, StartWithin: c.StartWithin, Logger: c.Logger,
 		})
 		if err != nil {
 			faults = append(faults, err)

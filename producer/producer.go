@@ -16,6 +16,7 @@ package producer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,6 +57,9 @@ type Config struct {
 	// AMQPURL is the broker's URI, or file:///path: the file has it, and is read anew for each
 	// connection. Required.
 	AMQPURL string
+	// TLS is what the parameters of an amqps:// URL are added to. Defaults to TLS 1.2 and the
+	// system's authorities.
+	TLS *tls.Config
 	// Topology must be what was applied to the broker. Required.
 	Topology *topology.Topology
 	// Parker takes all messages that are to be delayed, so that they are tracked: they
@@ -143,7 +147,7 @@ func New(c Config) (*Producer, error) {
 		c.ConnectionName = defaultConnectionName
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.AMQPURL, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
+		URL: c.AMQPURL, TLS: c.TLS, Name: c.ConnectionName, About: "publishes messages with a delay, confirmed", GiveUpAfter: c.GiveUpAfter, Logger: c.Logger,
 	})
 	if err != nil {
 		fault("Config.AMQPURL: %w", err)

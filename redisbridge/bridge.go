@@ -173,7 +173,7 @@ func (b *Bridge) connection(purpose, about string, connected func()) (*broker.Co
 		properties["prefix"], properties["shards"] = t.Prefix(), strconv.Itoa(t.Shards())
 	}
 	return broker.New(broker.Config{
-		URL: b.config.AMQPURL, Name: "delaybridge bridge " + b.config.Name + ": " + purpose, About: about, Properties: properties,
+		URL: b.config.AMQPURL, TLS: b.config.TLS, Name: "delaybridge bridge " + b.config.Name + ": " + purpose, About: about, Properties: properties,
 		StartWithin: b.config.StartWithin, Connected: connected, Logger: b.config.Logger,
 	})
 }

@@ -14,6 +14,9 @@ import (
 //	                                                      a server that Sentinels watch, by some of them
 //	file:///run/secrets/redis-url                         a file that has one of these as its only line
 //
+// A URL of rediss:// may have the parameters cacertfile, certfile, keyfile (paths of PEM files, read anew for every
+// connection), server_name_indication and tls_min_version (1.2, the default, or 1.3).
+//
 // A file is read anew for every connection: the user and the password of Redis are those that it
 // has then. The rest of its URL, the password of Sentinels too, is that of the start.
 //

@@ -1,6 +1,7 @@
 package redisbridge
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -26,6 +27,9 @@ type Config struct {
 	Client redis.UniversalClient
 	// AMQPURL is the broker's URI. Required.
 	AMQPURL string
+	// TLS is what the parameters of an amqps:// AMQPURL are added to. Defaults to TLS 1.2 and
+	// the system's authorities. That of Client is its own.
+	TLS *tls.Config
 	// Topology must be the same for all bridges and producers. Required.
 	Topology *topology.Topology
 	// Name starts the bridge's ID and its connections' names. Defaults to the

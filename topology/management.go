@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
+	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
 // managementTimeout bounds one request. While a node of a cluster is silently
@@ -25,48 +27,66 @@ type Management struct {
 	base   *url.URL // without credentials
 	user   string
 	vhost  string
-	client *http.Client
 }
 
 // NewManagement returns a client for the API at rawURL,
 // http://user:password@host:15672, asking about vhost. Or at file:///path: the file
 // has the URL, and is read anew for every request. It does no other I/O. The user
-// needs the tag management and access to vhost.
+// needs the tag management and access to vhost. A URL of https:// may have the
+// parameters cacertfile, certfile, keyfile, server_name_indication and
+// tls_min_version, whose files are read anew for every request, too.
 func NewManagement(rawURL, vhost string) (*Management, error) {
-	base, user, err := parseManagement(rawURL)
+	e, err := parseManagement(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	m := &Management{rawURL: rawURL, base: base, user: user.Username(), vhost: vhost}
-	// The few requests do not pay for connections that have to be closed later.
-	m.client = &http.Client{
-		Timeout:   managementTimeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
-	}
-	return m, nil
+	return &Management{rawURL: rawURL, base: e.base, user: e.user.Username(), vhost: vhost}, nil
 }
 
-// parseManagement reads a URL of the API, which may be in a file. It returns the credentials
-// apart.
-func parseManagement(rawURL string) (*url.URL, *url.Userinfo, error) {
+// endpoint is what a URL of the API says.
+type endpoint struct {
+	base *url.URL // without credentials
+	user *url.Userinfo
+	tls  url.Values
+}
+
+// parseManagement reads a URL of the API, which may be in a file.
+func parseManagement(rawURL string) (*endpoint, error) {
 	rawURL, err := secretfile.Resolve(rawURL)
 	if err != nil {
-		return nil, nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
+		return nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
 	}
 	u, err := url.Parse(rawURL)
 	switch {
 	case err != nil:
 		// The parser's error repeats the URL, and with it the password.
-		return nil, nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
+		return nil, fmt.Errorf("topology: %w: it cannot be parsed; want http://user:password@host:15672", ErrConfiguration)
 	case strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@"): // of a password that a / has cut off
-		return nil, nil, fmt.Errorf("topology: %w: there is an @ behind the host: in user and password, write / as %%2F, ? as %%3F, # as %%23 and @ as %%40", ErrConfiguration)
+		return nil, fmt.Errorf("topology: %w: there is an @ behind the host: in user and password, write / as %%2F, ? as %%3F, # as %%23 and @ as %%40", ErrConfiguration)
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return nil, nil, fmt.Errorf("topology: %w: scheme %q and host %q; want http://user:password@host:15672", ErrConfiguration, u.Scheme, u.Host)
+		return nil, fmt.Errorf("topology: %w: scheme %q and host %q; want http://user:password@host:15672", ErrConfiguration, u.Scheme, u.Host)
 	}
-	u.RawQuery, u.Fragment, u.RawFragment = "", "", "" // the API has its own
-	user := u.User
-	u.User = nil
-	return u, user, nil
+	e := &endpoint{base: u, user: u.User, tls: u.Query()}
+	if u.Scheme == "http" {
+		if err := tlsurl.Unencrypted(e.tls, "https"); err != nil {
+			return nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
+		}
+	}
+	u.RawQuery, u.Fragment, u.RawFragment, u.User = "", "", "", nil // the API has its own query
+	return e, nil
+}
+
+// client returns one for a request. The few requests do not pay for connections that have to be
+// closed later.
+func (e *endpoint) client() (*http.Client, error) {
+	config, err := tlsurl.Config(e.tls, nil)
+	if err != nil {
+		return nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
+	}
+	return &http.Client{
+		Timeout:   managementTimeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: config},
+	}, nil
 }
 
 // User returns who asks. Of a file it is the user that was in it at the start.
@@ -157,23 +177,30 @@ func (m *Management) Get(ctx context.Context, path string, into any) error {
 }
 
 func (m *Management) query(ctx context.Context, path string, query url.Values, into any) error {
-	base, user, err := parseManagement(m.rawURL)
+	e, err := parseManagement(m.rawURL)
 	if err != nil {
 		return err
 	}
-	at := base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
+	client, err := e.client()
+	if err != nil {
+		return err
+	}
+	at := e.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
 	at.RawQuery = query.Encode()
 	address := at.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrConfiguration, address, err)
 	}
-	password, _ := user.Password()
-	request.SetBasicAuth(user.Username(), password)
-	response, err := m.client.Do(request)
+	password, _ := e.user.Password()
+	request.SetBasicAuth(e.user.Username(), password)
+	response, err := client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("ask %s: %w", address, ctx.Err())
+		}
+		if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+			return fmt.Errorf("%w: the server's certificate is not trusted: %w", ErrConfiguration, err)
 		}
 		return fmt.Errorf("%w: %w; is the management plugin on (rabbitmq-plugins enable rabbitmq_management), and is this its port?", ErrUnreachable, err)
 	}
@@ -182,7 +209,7 @@ func (m *Management) query(ctx context.Context, path string, query url.Values, i
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnreachable, address, err)
 	}
-	if err := m.refused(address, user.Username(), response, body); err != nil {
+	if err := m.refused(address, e.user.Username(), response, body); err != nil {
 		return err
 	}
 	// Numbers stay as they are written: as a float64, a large one would not.

@@ -7,7 +7,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,6 +33,9 @@ type Config struct {
 	// cluster, host:port,host:port, are tried in random order. Or file:///path: the file has the
 	// URL, and is read anew for every connection.
 	URL string
+	// TLS is what a URL of amqps:// has its parameters added to. Defaults to TLS 1.2 and the
+	// system's authorities.
+	TLS *tls.Config
 	// Name is shown as the connection's name in the management UI.
 	Name string
 	// About says there what the connection is for.
@@ -189,9 +191,13 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 	}
 	// The library puts TLS over what Dial returns, and the sieve has to be over that: so the connection is
 	// encrypted here, and the library is told that it is plain.
-	plain, encrypted := rawURL, uri.Scheme == "amqps"
-	if encrypted {
-		plain = "amqp" + strings.TrimPrefix(rawURL, "amqps")
+	plain, isPlain := rawURL, true
+	if rest, ok := strings.CutPrefix(rawURL, "amqps"); ok {
+		plain, isPlain = "amqp"+rest, false
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, nil, errUnparsable
 	}
 	properties := c.properties()
 	var socket net.Conn
@@ -206,8 +212,8 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 			}
 			socket = conn
 			// The library lifts this deadline once the handshake is done.
-			if err = conn.SetDeadline(time.Now().Add(dialTimeout)); err == nil && encrypted {
-				conn, err = encrypt(ctx, conn, rawURL, uri.Host)
+			if err = conn.SetDeadline(time.Now().Add(dialTimeout)); err == nil && !isPlain {
+				conn, err = tlsurl.Client(ctx, conn, u.Query(), c.config.TLS, uri.Host)
 			}
 			if err != nil {
 				_ = socket.Close()
@@ -220,21 +226,6 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 		return nil, nil, classifyDial(err, rawURL)
 	}
 	return conn, socket.Close, nil
-}
-
-// encrypt does the TLS handshake, by what the URL says of it and what the files that it names hold now.
-func encrypt(ctx context.Context, conn net.Conn, rawURL, host string) (net.Conn, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, errUnparsable
-	}
-	config, err := tlsurl.Config(u.Query())
-	if err != nil {
-		return nil, err
-	}
-	config.ServerName = cmp.Or(config.ServerName, host)
-	encrypted := tls.Client(conn, config)
-	return encrypted, encrypted.HandshakeContext(ctx)
 }
 
 // outspoken returns the URL's user and password in a form that has the broker

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
 // Errors that callers branch on.
@@ -46,6 +48,8 @@ func classifyDial(err error, rawURL string) error {
 	switch {
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%w: %s: the server's certificate is not trusted: %w", ErrConfiguration, Redact(rawURL), err)
+	case errors.Is(err, tlsurl.ErrSettings):
+		return fmt.Errorf("%w: %s: %w", ErrConfiguration, Redact(rawURL), err)
 	// Where the connection ends in the middle of the handshake, the library assumes
 	// that the password is wrong. RabbitMQ says so itself (see outspoken).
 	case !errors.As(err, &refused) || !refused.Server:

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
+	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
 // Hosts returns the URL of each host of an AMQP URL. A URL may name several nodes of one
@@ -56,7 +57,12 @@ func ParseURI(rawURL string) (amqp.URI, error) {
 			return amqp.URI{}, err
 		case len(hosts) > 1 && u.Hostname() == "":
 			return amqp.URI{}, errNoHost
-		case i == 0:
+		case uri.Scheme == "amqp":
+			if err := tlsurl.Unencrypted(u.Query(), "amqps"); err != nil {
+				return amqp.URI{}, err
+			}
+		}
+		if i == 0 {
 			first = uri
 		}
 	}

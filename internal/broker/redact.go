@@ -63,7 +63,7 @@ func public(key, value string) bool {
 	switch key {
 	case "addr":
 		return !strings.Contains(value, "@")
-	case "master_name", "username", "client_name", "auth_mechanism", "cacertfile", "certfile", "keyfile", "server_name_indication":
+	case "master_name", "username", "client_name", "auth_mechanism", "cacertfile", "certfile", "keyfile", "server_name_indication", "tls_min_version":
 		return true
 	}
 	_, notNumber := strconv.Atoi(value)

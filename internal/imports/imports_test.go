@@ -18,10 +18,10 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	why    string
 }{
 	{"message", []string{"internal/wire"}, "all share the wire contract, so it stands alone"},
-	{"topology", []string{"internal/secretfile", "internal/wire", "message"}, "the description is pure"},
+	{"topology", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message"}, "the description is pure"},
 	{"producer/outbox", []string{"producer", "redisbridge", "internal/wire", "message", "internal/meters", "internal/schema", "internal/sqltx"}, "a relay publishes, cancels and reschedules"},
 	{"producer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
-	{"redisbridge/internal/store", []string{"internal/secretfile", "internal/wire", "message", "topology", "internal/broker"}, "it knows Redis, and none of those who use it"},
+	{"redisbridge/internal/store", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message", "topology", "internal/broker"}, "it knows Redis, and none of those who use it"},
 	{"redisbridge/internal/members", []string{"redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/upkeep", []string{"internal/wire", "topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/intake", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "redisbridge/internal/store", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},

@@ -4,14 +4,19 @@
 package tlsurl
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
-	"slices"
 )
+
+// ErrSettings means that TLS settings are wrong, or the files that they name.
+var ErrSettings = errors.New("wrong TLS settings")
 
 // Names of the parameters. The last one is ours.
 const (
@@ -24,30 +29,56 @@ const (
 
 var names = []string{authority, certificate, key, serverName, minVersion} //nolint:gochecknoglobals // a constant
 
-// Given reports whether a query says anything of TLS.
-func Given(query url.Values) bool { return slices.ContainsFunc(names, query.Has) }
+// Unencrypted returns an error where a query says anything of TLS, for a URL whose scheme asks for none:
+// who gives a certificate must not go on in plain text. Encrypted is the scheme that does.
+func Unencrypted(query url.Values, encrypted string) error {
+	for _, name := range names {
+		if query.Has(name) {
+			return fmt.Errorf("%w: %s means nothing without TLS: write %s://, or leave it out", ErrSettings, name, encrypted)
+		}
+	}
+	return nil
+}
 
 // Without returns a URL without what it says of TLS, for who does not know these parameters.
 func Without(u *url.URL) *url.URL {
 	query := u.Query()
-	if !Given(query) {
-		return u
-	}
+	rest := *u
 	for _, name := range names {
 		query.Del(name)
 	}
-	rest := *u
-	rest.RawQuery = query.Encode()
+	if len(query) < len(u.Query()) { // or it stays as it was written
+		rest.RawQuery = query.Encode()
+	}
 	return &rest
 }
 
-// Config reads the files that a query names. The error names the parameter and its file.
-func Config(query url.Values) (*tls.Config, error) {
-	config := &tls.Config{ServerName: query.Get(serverName), MinVersion: tls.VersionTLS12}
+// Client does the handshake with host over conn, by what a query says and what its files hold now.
+// A base, where it is not nil, is what the query adds to.
+func Client(ctx context.Context, conn net.Conn, query url.Values, base *tls.Config, host string) (net.Conn, error) {
+	config, err := Config(query, base)
+	if err != nil {
+		return nil, err
+	}
+	config.ServerName = cmp.Or(config.ServerName, host)
+	encrypted := tls.Client(conn, config)
+	return encrypted, encrypted.HandshakeContext(ctx)
+}
+
+// Config reads the files that a query names, and adds what they hold to base, which may be nil and is not
+// changed. The error names the parameter and its file.
+func Config(query url.Values, base *tls.Config) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if base != nil {
+		config = base.Clone()
+	}
+	config.ServerName = cmp.Or(query.Get(serverName), config.ServerName)
 	var faults []error
 	fault := func(name string, err error) { faults = append(faults, fmt.Errorf("%s: %w", name, err)) }
 	switch version := query.Get(minVersion); version {
-	case "", "1.2":
+	case "":
+	case "1.2":
+		config.MinVersion = tls.VersionTLS12
 	case "1.3":
 		config.MinVersion = tls.VersionTLS13
 	default:
@@ -75,7 +106,7 @@ func Config(query url.Values) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if err := errors.Join(faults...); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrSettings, err)
 	}
 	return config, nil
 }

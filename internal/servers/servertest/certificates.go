@@ -56,7 +56,7 @@ func (a *Authority) Issue(t testing.TB, name string, until time.Time, hosts ...s
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	certFile, keyFile = a.Files(name)
 	a.sign(t, template, &key.PublicKey, certFile)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -64,6 +64,11 @@ func (a *Authority) Issue(t testing.TB, name string, until time.Time, hosts ...s
 	}
 	writePEM(t, keyFile, "PRIVATE KEY", der)
 	return certFile, keyFile
+}
+
+// Files returns where a certificate that was issued for name is, and its key.
+func (a *Authority) Files(name string) (certFile, keyFile string) {
+	return filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
 }
 
 // Pool trusts this authority alone.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/secretfile"
+	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
 // clusterReload is how old a client's map of a Redis Cluster may be when it is
@@ -33,10 +34,21 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfiguration, err)
 	}
 	query := url.Values{}
-	if u, err := url.Parse(rawURL); err == nil {
+	plain := rawURL // without what the library does not know
+	var dial dialer
+	if u, parseErr := url.Parse(rawURL); parseErr == nil {
 		query = u.Query()
+		plain = tlsurl.Without(u).String()
+		if u.Scheme == "rediss" {
+			dial = encrypted(query)
+		} else {
+			err = tlsurl.Unencrypted(query, "rediss")
+		}
 	}
-	client, err := newClient(rawURL, query, fresh)
+	var client redis.UniversalClient
+	if err == nil {
+		client, err = newClient(plain, query, dial, fresh)
+	}
 	if u, parseErr := url.Parse(rawURL); err == nil && parseErr == nil && broker.Misread(u) {
 		_ = client.Close()
 		err = broker.ErrMisread
@@ -54,7 +66,31 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 // credentials returns the user and the password for a connection.
 type credentials func(context.Context) (user, password string, err error)
 
-func newClient(rawURL string, query url.Values, fresh credentials) (redis.UniversalClient, error) {
+// dialer makes connections. Nil leaves that to the library.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// encrypted dials each server, of a cluster's and the Sentinels too, by what a query says of TLS. Its certificate
+// has to be of the name or the address by which it is dialled, where the query gives none.
+func encrypted(query url.Values) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		socket, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		conn, err := tlsurl.Client(ctx, socket, query, nil, host)
+		if err != nil { // nothing has been sent
+			_ = socket.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: socket.RemoteAddr(), Err: err}
+		}
+		return conn, nil
+	}
+}
+
+func newClient(rawURL string, query url.Values, dial dialer, fresh credentials) (redis.UniversalClient, error) {
 	switch {
 	case query.Has("master_name"):
 		options, err := redis.ParseFailoverURL(rawURL)
@@ -67,7 +103,7 @@ func newClient(rawURL string, query url.Values, fresh credentials) (redis.Univer
 		if options.RouteByLatency || options.RouteRandomly || options.ReplicaOnly {
 			return nil, errors.New("a replica can park nothing")
 		}
-		options.MaxRetries, options.CredentialsProviderContext = -1, fresh
+		options.MaxRetries, options.CredentialsProviderContext, options.Dialer = -1, fresh, dial
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
@@ -75,6 +111,7 @@ func newClient(rawURL string, query url.Values, fresh credentials) (redis.Univer
 			return nil, err
 		}
 		options.MaxRedirects, options.ClusterStateReloadInterval, options.CredentialsProviderContext = -1, clusterReload, fresh
+		options.Dialer = dial
 		client := redis.NewClusterClient(options)
 		client.AddHook(moves{})
 		return client, nil
@@ -83,7 +120,7 @@ func newClient(rawURL string, query url.Values, fresh credentials) (redis.Univer
 	if err != nil {
 		return nil, err
 	}
-	options.MaxRetries, options.CredentialsProviderContext = -1, fresh
+	options.MaxRetries, options.CredentialsProviderContext, options.Dialer = -1, fresh, dial
 	return redis.NewClient(options), nil
 }
 
@@ -230,6 +267,8 @@ func Classify(err error) error {
 		return classifyAnswer(err, answer.Error())
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case errors.Is(err, tlsurl.ErrSettings):
+		return fmt.Errorf("%w: %w", ErrConfiguration, err)
 	case errors.As(err, &network) && network.Op == "dial":
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
