@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,17 +17,14 @@ import (
 	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
-const (
-	// scrapeMost bounds how many scrapes are answered at a time.
-	scrapeMost = 8
-	// serveHeader bounds how long a client may take to send its request.
-	serveHeader = 5 * time.Second
-)
+// scrapeMost bounds how many scrapes are answered at a time.
+const scrapeMost = 8
 
 // service is what a command that runs for long tells about itself: metrics and health
 // over HTTP, and to systemd.
 type service struct {
 	address  string // of --metrics-addr; empty for none
+	endpoint endpoint
 	registry *prometheus.Registry
 
 	supervised bool // systemd may wait for it, and watch it
@@ -39,6 +35,7 @@ type service struct {
 func serviceFlags(cmd *cobra.Command) *service {
 	s := &service{registry: prometheus.NewRegistry()}
 	cmd.Flags().StringVar(&s.address, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9464 or :9464 (default: not at all)")
+	s.endpoint.flags(cmd)
 	return s
 }
 
@@ -49,7 +46,10 @@ func (s *service) counts() bool { return s != nil && s.address != "" }
 func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 	s.log = log
 	if !s.counts() {
-		return nil
+		return s.endpoint.unused()
+	}
+	if err := s.endpoint.check(log); err != nil {
+		return usage(err)
 	}
 	if _, _, err := net.SplitHostPort(s.address); err != nil {
 		return usage(fmt.Errorf("--metrics-addr %q: write HOST:PORT, such as 127.0.0.1:9464, or :PORT for all addresses of this machine", s.address))
@@ -86,15 +86,17 @@ func (s *service) serve(ctx context.Context, check func(context.Context) error) 
 	if s.listener == nil {
 		return func() { stop(); <-notified }
 	}
-	server := &http.Server{
-		Handler: s.routes(check), ReadHeaderTimeout: serveHeader,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	server := s.endpoint.serverOf(s.routes(&probe{check: check}))
+	server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.log.Info("serving metrics and health", "address", s.listener.Addr().String())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		serve := server.Serve
+		if s.endpoint.encrypted() {
+			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("metrics and health are served no longer", "error", err)
 		}
 	}()
@@ -106,19 +108,23 @@ func (s *service) serve(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-func (s *service) routes(check func(context.Context) error) http.Handler {
+func (s *service) routes(ready *probe) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", s.endpoint.trusted(promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: scrapeMost, ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), Registry: s.registry,
-	}))
+	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := check(r.Context()); err != nil {
+		err := ready.ask()
+		switch {
+		case err == nil:
+			answer(w, http.StatusOK, "ready")
+		case s.endpoint.trusts(r):
 			answer(w, http.StatusServiceUnavailable, "not ready", printable.Error(err))
-			return
+		default:
+			answer(w, http.StatusServiceUnavailable, "not ready")
 		}
-		answer(w, http.StatusOK, "ready")
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "delaybridge", "/metrics", "/healthz", "/readyz")

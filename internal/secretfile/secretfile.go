@@ -60,7 +60,7 @@ func Read(path string) (string, error) {
 	default:
 		return line, nil
 	}
-	return "", fmt.Errorf("%s: %w; write the URL into it, as its only line", path, err)
+	return "", fmt.Errorf("%s: %w; write the URL, or the token, into it, as its only line", path, err)
 }
 
 // Warn logs that a file is exposed.
