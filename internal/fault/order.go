@@ -158,7 +158,18 @@ func planOrder(seed uint64, n int) customerOrder {
 	if o.way == wayTracked && !o.shares && rng.IntN(3) == 0 {
 		o.way, o.repeats = wayOutbox, false
 	}
+	if last := o.lastChange(); last.does == reschedules && o.way == wayEntry && rng.IntN(2) == 0 {
+		// A new message comes where an old copy of the one before may come still.
+		o.repeats, o.repeatIn = true, last.in+last.to+time.Duration(rng.Int64N(int64(2*time.Second)))
+	}
 	return o
+}
+
+func (o *customerOrder) lastChange() change {
+	if o.changes[1].does != "" {
+		return o.changes[1]
+	}
+	return o.changes[0]
 }
 
 // planChanges has half of the customers change their minds, once or twice, at any

@@ -239,17 +239,11 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	acts := s.acts(s.part)
-	began := time.Now()
-	var planned time.Duration
-	for n := range acts {
-		a := &acts[n]
-		planned += a.duration
-		a.began = history.Now()
-		// What one act takes too long, the next one has less.
-		if err := s.play(ctx, w, n, a, began.Add(planned)); err != nil {
-			return nil, fmt.Errorf("%s: %w", a.name, err)
-		}
-		s.say("%s: %-28s %3d faults", s.part.name, a.name, w.faults)
+	leave := w.operate(ctx)
+	err = s.playAll(ctx, w, acts)
+	leave()
+	if err != nil {
+		return nil, err
 	}
 	s.say("%s: waiting for the last orders", s.part.name)
 	final, err := w.rest(ctx)
@@ -264,6 +258,36 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	return Judge(s.dir)
+}
+
+func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
+	began := time.Now()
+	var planned time.Duration
+	for n := range acts {
+		a := &acts[n]
+		planned += a.duration
+		a.began = history.Now()
+		// What one act takes too long, the next one has less.
+		if err := s.play(ctx, w, n, a, began.Add(planned)); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		s.say("%s: %-28s %3d faults", s.part.name, a.name, w.faults)
+	}
+	return nil
+}
+
+// operate has an operator look after unrouted until the returned function is called: what comes there while no queue
+// is bound for it is sent on once one is.
+func (w *world) operate(ctx context.Context) (leave func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var operator sync.WaitGroup
+	operator.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, operatorEvery)
+			_ = w.clearUnrouted() // what is away now is there at another time
+		}
+	})
+	return func() { cancel(); operator.Wait() }
 }
 
 // play lets an act go on until its end, and its last injections come to theirs.

@@ -198,8 +198,8 @@ func (i *injection) unbindTarget() error {
 	return i.awaitTarget()
 }
 
-// awaitTarget waits until the consumers have bound their queues again, and does
-// what an operator then does: sends on what has come to unrouted meanwhile.
+// awaitTarget waits until the consumers have bound their queues again. What has come to unrouted
+// meanwhile, or is on its way there, the operator sends on.
 func (i *injection) awaitTarget() error {
 	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1, plainQueue: 1, mailQueue: 1} {
 		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
@@ -207,9 +207,7 @@ func (i *injection) awaitTarget() error {
 			return err
 		}
 	}
-	return i.channel(func(ch *amqp.Channel) error {
-		return sendOn(i.ctx, ch, i.topology)
-	})
+	return nil
 }
 
 // sendOn publishes what waits in the unrouted queue to the exchange from which it

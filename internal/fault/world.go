@@ -28,6 +28,8 @@ const (
 	// settleIn is how long a new quorum queue is left alone: RabbitMQ forgets one
 	// that is younger than about a second when it is killed.
 	settleIn = 3 * time.Second
+	// operatorEvery is how often somebody looks into the unrouted queue.
+	operatorEvery = 5 * time.Second
 )
 
 // world is one installation: servers, links and processes.
