@@ -63,7 +63,7 @@ is unreachable; notes alone are no reason.`,
 		defer func() { _ = client.Close() }()
 		shown := a.newWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
-			Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Redis: client,
+			Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,
 			RabbitMQCtl: strings.Fields(*control), Patience: settings.ConnectTimeout,
 			Progress: func(left []string) { shown.describe("examining: " + firstFew(left)) },
 		})

@@ -32,6 +32,10 @@ const (
 	permissionTooWide   = "permission-too-wide"
 	userPrivileged      = "user-privileged"
 
+	plaintext       = "plaintext"
+	defaultPassword = "default-password"
+	certificateEnds = "certificate-ends"
+
 	inboxUnattended = "inbox-unattended"
 	unroutedHolds   = "unrouted-messages"
 	tierWedged      = "tier-wedged"
@@ -104,6 +108,10 @@ func catalogue() map[string]kind {
 		permissionConfigure: {Note, "the bridge works, and does not put back what somebody deletes", "run delaybridge topology apply as another user, at first and after each deletion"},
 		permissionTooWide:   {Warning, "who has the bridge's password can read, change or delete what has nothing to do with it", "where the user has other tasks as well, give the bridge one of its own"},
 		userPrivileged:      {Warning, "who has the bridge's password can manage the broker", "give the management API a user of its own"},
+
+		plaintext:       {Note, "who can read the network between reads passwords and messages", "have the server listen with TLS, and ask for it in the URL's scheme (docs/tls.md); or see that the network is yours alone"},
+		defaultPassword: {Warning, "everybody knows it, and RabbitMQ lets it in from other hosts here", "give the user another one, or each program a user of its own"},
+		certificateEnds: {Warning, "from then on nobody connects; what is connected stays so until it has to connect again", "replace it in its file: it is read anew for each connection"},
 
 		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
 		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself"},

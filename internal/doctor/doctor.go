@@ -35,6 +35,9 @@ type Config struct {
 	Management *topology.Management
 	// Redis is of redisbridge.NewClient. The doctor does not close it. Required.
 	Redis redis.UniversalClient
+	// ManagementURL and RedisURL are those of Management and Redis: how they connect is
+	// examined. Defaults to none, which is not.
+	ManagementURL, RedisURL string
 	// RabbitMQCtl is how to run rabbitmqctl on a node, such as
 	// docker exec rabbitmq rabbitmqctl. Without it no check runs a program.
 	RabbitMQCtl []string
@@ -199,6 +202,7 @@ func checks() []check {
 		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting, true},
 		{"Redis' version and state", []server{redisServer}, (*examination).redisState, false},
 		{"Redis' settings", []server{redisServer}, (*examination).redisSettings, false},
+		{"connections", []server{overManagement, overAMQP, redisServer}, (*examination).connections, false},
 		{"bridges and leases", []server{redisServer}, (*examination).bridges, false},
 		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing, true},
 		{"clock of Redis", []server{redisServer}, (*examination).redisClock, true},

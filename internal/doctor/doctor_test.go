@@ -28,6 +28,7 @@ func TestDoctor(t *testing.T) {
 		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
 		"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "layout": layout,
 		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
+		"certificates": certificates,
 	} {
 		// Of one virtual host or prefix each, so all at the same time.
 		t.Run(name, func(t *testing.T) {

@@ -54,3 +54,12 @@ func NewOffset(least, most time.Duration) Offset {
 
 // TopicMatches is topicMatches for what is not taken apart yet.
 func TopicMatches(pattern, key string) bool { return topicMatches(words(pattern), words(key)) }
+
+// JudgeURLs is what plain finds in the URLs of a configuration.
+func JudgeURLs(c Config) (findings []Finding, err error) {
+	all, err := (&examination{Config: c}).connectionsOf()
+	for _, c := range all {
+		findings = append(findings, c.plain()...)
+	}
+	return findings, err
+}

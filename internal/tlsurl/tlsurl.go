@@ -55,7 +55,7 @@ func Without(u *url.URL) *url.URL {
 
 // Client does the handshake with host over conn, by what a query says and what its files hold now.
 // A base, where it is not nil, is what the query adds to.
-func Client(ctx context.Context, conn net.Conn, query url.Values, base *tls.Config, host string) (net.Conn, error) {
+func Client(ctx context.Context, conn net.Conn, query url.Values, base *tls.Config, host string) (*tls.Conn, error) {
 	config, err := Config(query, base)
 	if err != nil {
 		return nil, err

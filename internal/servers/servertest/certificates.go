@@ -32,7 +32,7 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir(), key: newKey(t)}
 	a.certificate = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of " + t.Name()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of " + t.Name()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.File = filepath.Join(a.dir, "authority.pem")
