@@ -99,7 +99,7 @@ func (h *calls) note(call string, began time.Time, err error) {
 
 func (h *calls) nameOf(cmd redis.Cmder) string {
 	if args := cmd.Args(); len(args) > 1 {
-		if hash, ok := args[1].(string); ok && cmd.Name() == "evalsha" {
+		if hash, ok := args[1].(string); ok && strings.HasPrefix(cmd.Name(), "evalsha") { // or evalsha_ro
 			if name, ours := h.scripts[hash]; ours {
 				return name
 			}

@@ -192,7 +192,7 @@ func furthest(sources []*source) *source {
 
 func (l *shardList) begin(ctx context.Context) error {
 	k := l.store.keys[l.shard]
-	us, err := l.store.scripts.clock.Run(ctx, l.store.config.Client, []string{k.state}).Int64()
+	us, err := l.store.scripts.clock.RunRO(ctx, l.store.config.Client, []string{k.state}).Int64()
 	if err != nil {
 		return Classify(err)
 	}
@@ -274,7 +274,7 @@ func (l *shardList) read(ctx context.Context, s *source, until int64) error {
 	if s.name == sourceKept && until < never {
 		stop = float64(max(until+s.late, l.now+l.store.config.Window.Milliseconds()+1))
 	}
-	answer, err := l.store.scripts.list.Run(ctx, l.store.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
+	answer, err := l.store.scripts.list.RunRO(ctx, l.store.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
 		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + peekBytes}, l.store.leads...)...).Slice()
 	if err != nil {
 		return Classify(err)

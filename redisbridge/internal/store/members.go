@@ -50,7 +50,7 @@ type Member struct {
 // Members returns the entries of the bridges alive, sorted by ID.
 func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	t := s.config.Topology
-	answer, err := s.scripts.bridges.Run(ctx, s.config.Client, []string{registerKey(t), reportsKey(t)}).Slice()
+	answer, err := s.scripts.bridges.RunRO(ctx, s.config.Client, []string{registerKey(t), reportsKey(t)}).Slice()
 	if err != nil {
 		return nil, classifyRead(err)
 	}

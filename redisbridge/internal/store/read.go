@@ -54,7 +54,7 @@ func (s *Store) Look(ctx context.Context, entry, id string) (all []Found, err er
 	first := keyOf(entry, id)
 	shard, _ := locate(first, len(s.keys))
 	k := s.keys[shard]
-	answer, err := s.scripts.look.Run(ctx, s.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, s.leads...)...).Slice()
+	answer, err := s.scripts.look.RunRO(ctx, s.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, s.leads...)...).Slice()
 	if err != nil {
 		return nil, Classify(err)
 	}
@@ -102,7 +102,7 @@ func (s *Store) Overview(ctx context.Context, shard int, at time.Time) (o Overvi
 	if !at.IsZero() {
 		judgedBy = append(judgedBy, at.UnixMilli())
 	}
-	answer, err := s.scripts.glance.Run(ctx, s.config.Client,
+	answer, err := s.scripts.glance.RunRO(ctx, s.config.Client,
 		[]string{k.schedule, k.state, k.claimed, k.envelopes, k.kept}, judgedBy...).Slice()
 	if err != nil {
 		return Overview{}, time.Time{}, Classify(err)
@@ -213,7 +213,7 @@ func (s *Store) Count(ctx context.Context, shard int) (Count, error) {
 // countPart counts a part of the schedule.
 func (s *Store) countPart(ctx context.Context, k shardKeys, part string) (counted int, err error) {
 	for bucket := "-inf"; bucket != ""; {
-		answer, err := s.scripts.count.Run(ctx, s.config.Client, []string{k.schedule, k.envelopes}, part, countBuckets, bucket).Slice()
+		answer, err := s.scripts.count.RunRO(ctx, s.config.Client, []string{k.schedule, k.envelopes}, part, countBuckets, bucket).Slice()
 		if err != nil {
 			return 0, Classify(err)
 		}
@@ -230,7 +230,7 @@ func (s *Store) countPart(ctx context.Context, k shardKeys, part string) (counte
 func (s *Store) countKept(ctx context.Context, k shardKeys, c *Count) error {
 	score, id := "-inf", ""
 	for more := true; more; {
-		answer, err := s.scripts.tally.Run(ctx, s.config.Client, []string{k.kept, k.envelopes}, pageIDs, pageBytes, score, id).Slice()
+		answer, err := s.scripts.tally.RunRO(ctx, s.config.Client, []string{k.kept, k.envelopes}, pageIDs, pageBytes, score, id).Slice()
 		if err != nil {
 			return Classify(err)
 		}
@@ -264,7 +264,7 @@ type Delivery struct {
 // instant.
 func (s *Store) Flow(ctx context.Context, shard int, since time.Time, most int) (Flow, error) {
 	k := s.keys[shard]
-	answer, err := s.scripts.flow.Run(ctx, s.config.Client, []string{k.state, k.kept, k.envelopes},
+	answer, err := s.scripts.flow.RunRO(ctx, s.config.Client, []string{k.state, k.kept, k.envelopes},
 		s.config.Remember.Milliseconds(), unixMS(since), most).Slice()
 	if err != nil {
 		return Flow{}, Classify(err)

@@ -86,7 +86,8 @@ type scripts struct {
 // all keys of a shard are in one, derived ones too, by their hash tag.
 const evenFull = "#!lua flags=allow-oom\n"
 
-// onlyLooks has the server see to it that a script writes nothing. A full Redis runs it.
+// onlyLooks has the server see to it that a script writes nothing. A full Redis runs it. Such
+// scripts, and clock, are run by EVALSHA_RO, which a user who may only read the keys may call.
 const onlyLooks = "#!lua flags=no-writes\n"
 
 func newScripts() scripts {
@@ -108,8 +109,8 @@ func newScripts() scripts {
 	}
 }
 
-// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA calls
-// them: for those who observe a client.
+// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA and
+// EVALSHA_RO call them: for those who observe a client.
 func ScriptNames() map[string]string {
 	s := newScripts()
 	names := map[string]string{}

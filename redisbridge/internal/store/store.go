@@ -81,7 +81,7 @@ func (s *Store) ReadClock(ctx context.Context, shard int) error {
 }
 
 func (s *Store) readClock(ctx context.Context, shard int) (us int64, err error) {
-	us, err = s.scripts.clock.Run(ctx, s.config.Client, []string{s.keys[shard].state}).Int64()
+	us, err = s.scripts.clock.RunRO(ctx, s.config.Client, []string{s.keys[shard].state}).Int64()
 	return us, classifyRead(err)
 }
 
