@@ -81,6 +81,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newConsumeCommand(a),
 		newRelayCommand(a),
 		newQuarantineCommand(a),
+		newPermissionsCommand(a),
 		newOrderCommand(a),
 		newConfigCommand(a),
 	)

@@ -10,7 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -18,8 +22,7 @@ func pathSegment(name string) string { return url.PathEscape(name) }
 
 // setPermissions is the command that gives the bridge's user what it needs.
 func (x *examination) setPermissions() string {
-	ours := printable.Shell("^" + regexp.QuoteMeta(x.Topology.Prefix()) + `\.`)
-	return strings.Join([]string{"rabbitmqctl set_permissions", x.on(), printable.Shell(x.amqpUser()), ours, ours, ours}, " ")
+	return roles.OfBridge(x.Topology).SetPermissions(x.Management.VHost(), x.amqpUser())
 }
 
 // permissions judges those of the bridge's user.
@@ -174,3 +177,11 @@ func judgePermissions(t *topology.Topology, others []string, patterns map[string
 	}
 	return findings, nil
 }
+
+// channels opens channels on a supervised connection.
+type channels struct {
+	ctx  context.Context //nolint:containedctx // the interface it implements has none
+	conn *broker.Conn
+}
+
+func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }
