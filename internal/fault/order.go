@@ -159,17 +159,19 @@ func planOrder(seed uint64, n int) customerOrder {
 		o.way, o.repeats = wayOutbox, false
 	}
 	if last := o.lastChange(); last.does == reschedules && o.way == wayEntry && rng.IntN(2) == 0 {
-		// A new message comes where an old copy of the one before may come still.
+		// What comes out of a tier too early is parked, and delivered under its new version; then a
+		// new message comes out of the tier.
+		last.to = min(max(last.to, o.delay+time.Duration(rng.Int64N(1000))*time.Millisecond), longestOrder)
 		o.repeats, o.repeatIn = true, last.in+last.to+time.Duration(rng.Int64N(int64(2*time.Second)))
 	}
 	return o
 }
 
-func (o *customerOrder) lastChange() change {
+func (o *customerOrder) lastChange() *change {
 	if o.changes[1].does != "" {
-		return o.changes[1]
+		return &o.changes[1]
 	}
-	return o.changes[0]
+	return &o.changes[0]
 }
 
 // planChanges has half of the customers change their minds, once or twice, at any
