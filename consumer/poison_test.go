@@ -53,8 +53,8 @@ func TestPoisonEndsInQuarantineAlone(t *testing.T) {
 	}
 }
 
-// Where the dead letters of somebody else's queue go nobody knows, so a copy goes to quarantine, which
-// says what it lacks.
+// A queue of somebody else may dead-letter anywhere. So a copy goes to quarantine, and says what it
+// lacks.
 func TestPoisonInAQueueOfOthersIsQuarantinedAsFarAsItCanBe(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -52,9 +52,9 @@ func (s *session) quarantine(h *held, o *Observation) Outcome {
 	}
 }
 
-// setAside quarantines a message of whose headers some cannot be decoded, so that no handler can be told
-// what it has got. The consumer's own queue dead-letters it as it is. Where another queue's dead letters go
-// nobody knows: of its message a copy goes to quarantine, without those headers.
+// setAside quarantines a message with headers that cannot be decoded: no handler could be told what it
+// has got. The consumer's own queue dead-letters the message as it is. Another queue may dead-letter
+// anywhere. So a copy of its message goes to quarantine, without those headers.
 func (s *session) setAside(h *held, o *Observation, reason string) {
 	o.Err = fmt.Errorf("its headers cannot be decoded: %s", reason)
 	switch {

@@ -81,7 +81,7 @@ func parseManagement(rawURL string) (*endpoint, error) {
 func (e *endpoint) client() (*http.Client, error) {
 	config, err := tlsurl.Config(e.tls, nil)
 	if err != nil {
-		return nil, fmt.Errorf("topology: %w: %w", ErrConfiguration, err)
+		return nil, fmt.Errorf("%w: %w", ErrConfiguration, err)
 	}
 	return &http.Client{
 		Timeout:   managementTimeout,

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// A client has so long for its request, and for reading the answer, and keeps a connection so long.
+	// serveRead bounds how long a client may take to send its request, serveWrite how long the answer
+	// may take, and serveIdle how long a connection is kept between two requests.
 	serveRead  = 5 * time.Second
 	serveWrite = 30 * time.Second
 	serveIdle  = 2 * time.Minute
@@ -27,8 +28,8 @@ const (
 	serveHeaders = 16 << 10
 )
 
-// endpoint is who may ask for metrics and health, and how. Its files are read anew for each connection and request, so that what
-// is in them can be replaced.
+// endpoint says who may ask for metrics and health, and how. Its files are read for each connection and
+// request, so that they can be replaced.
 type endpoint struct{ certFile, keyFile, tokenFile string }
 
 func (e *endpoint) flags(cmd *cobra.Command) {
@@ -118,7 +119,7 @@ const (
 	probeWithin = 10 * time.Second
 )
 
-// probe keeps what a check has found, so that however many ask make one check at a time, and one a second.
+// probe keeps what a check has found. However many ask, there is one check at a time, and one a second.
 type probe struct {
 	check func(context.Context) error
 

@@ -21,24 +21,8 @@ import (
 // ask returns the answer over TLS to a request with a token, or "" for none.
 func (w *watched) ask(t *testing.T, authority *servertest.Authority, path, token string) (code int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(w.url, "http:", "https:", 1)+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12}}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(text)
+	url := strings.Replace(w.url, "http:", "https:", 1) + path
+	return fetch(t, url, token, &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12})
 }
 
 // Metrics are for those who have the token, probes for all; token and certificate are replaced while it runs.
@@ -48,7 +32,7 @@ func TestMetricsOverTLSWithAToken(t *testing.T) {
 	authority := servertest.NewAuthority(t)
 	certFile, keyFile := authority.Issue(t, "server", time.Now().Add(-time.Minute), "127.0.0.1")
 	token := secretFile(t, "token", "first\n", 0o600)
-	// It waits for the topology, which nobody applies, and so is not ready.
+	// Nobody applies the topology. So the consumer waits for it and is not ready.
 	w := startServing(t, vars, nil, "consume", "--queue", "q", "--wait-for-topology",
 		"--metrics-cert-file", certFile, "--metrics-key-file", keyFile, "--metrics-token-file", token)
 	if _, says := w.ask(t, authority, "/healthz", ""); !strings.Contains(says, "expired") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
@@ -117,11 +118,20 @@ func await(t *testing.T, what string, so func() bool) {
 // get returns the answer to a request, and 0 where there is none.
 func (w *watched) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
+	return fetch(t, w.url+path, "", nil)
+}
+
+// fetch sends a request, with a token where that is not empty. The code is 0 where there is no answer.
+func fetch(t *testing.T, url, token string, config *tls.Config) (code int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, err.Error()

@@ -15,7 +15,7 @@ import (
 )
 
 // undecodable is the header by which a delivery says that some of its headers are left out, and why.
-// Of those with reserved names, which no bridge can have written then, none is left.
+// Headers with reserved names are left out then, too: no bridge has written them.
 const (
 	reserved    = "x-delaybridge-"
 	undecodable = reserved + "undecodable"
@@ -45,7 +45,7 @@ const (
 type sieve struct {
 	net.Conn
 	from  *bufio.Reader
-	pass  int    // so many bytes more of this frame pass as they are
+	pass  int    // bytes of this frame that are still to be passed on unchanged
 	frame []byte // one with a message's properties
 	ready []byte // the part of it that has not been read
 }
