@@ -79,6 +79,9 @@ type Config struct {
 	// Tombstones is for how long it is known of a message that it was cancelled or
 	// rescheduled, from when it is due. Defaults to 24 hours.
 	Tombstones time.Duration
+	// Quotas are those of the entries, by name, as the bridges have them: what is parked over one is
+	// refused (redisbridge.ErrQuota). Defaults to none.
+	Quotas map[string]redisbridge.Quota
 	// TracerProvider makes spans of what is published, changed and handled. Defaults to none.
 	TracerProvider trace.TracerProvider
 	// Logger defaults to slog.Default().
@@ -103,7 +106,7 @@ func read(from settings.Sources) (Config, error) {
 	}
 	return Config{
 		AMQPURL: s.AMQPURL, RedisURL: s.RedisURL, Topology: s.Described,
-		DedupeWindow: s.DedupeWindow, Remember: s.Remember, Tombstones: s.Tombstones,
+		DedupeWindow: s.DedupeWindow, Remember: s.Remember, Tombstones: s.Tombstones, Quotas: s.Quotas,
 	}, nil
 }
 
@@ -165,7 +168,7 @@ func (c *Client) openPark() (err error) {
 	}
 	c.park, err = redisbridge.NewPark(redisbridge.ParkConfig{
 		Client: c.redis, Topology: c.topology, AMQPURL: c.config.AMQPURL, Window: c.config.DedupeWindow,
-		Remember: c.config.Remember, Tombstones: c.config.Tombstones, TracerProvider: c.config.TracerProvider,
+		Remember: c.config.Remember, Tombstones: c.config.Tombstones, Quotas: c.config.Quotas, TracerProvider: c.config.TracerProvider,
 	})
 	return err
 }

@@ -58,6 +58,7 @@ type Bridge struct {
 	repairs    *upkeep.Repairs
 	status     *upkeep.StatusQueue
 	watch      *upkeep.Watch
+	trim       *upkeep.Trim
 	conditions *health.Conditions
 	unanswered *broker.Unanswered // what the intake publishes
 	stats      *bridgeStats
@@ -77,8 +78,9 @@ func New(c Config) (*Bridge, error) {
 	if c.Topology == nil {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones and BrokerClockWithin must not be negative"))
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 ||
+		c.KeepUnrouted < 0 || c.KeepQuarantine < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones, BrokerClockWithin, KeepUnrouted and KeepQuarantine must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -107,6 +109,9 @@ func New(c Config) (*Bridge, error) {
 	b := &Bridge{config: c, log: c.Logger, id: c.Name + "-" + rand.Text()[:8], made: time.Now(), hurry: make(chan struct{}, 1), unanswered: broker.NewUnanswered()}
 	b.stats = newBridgeStats(b)
 	b.conditions = health.New(b.log, func() { b.stats.happened(func() {}) })
+	if err := checkQuotas(c.Quotas); err != nil {
+		faults = append(faults, err)
+	}
 	var err error
 	if b.conn, err = b.connection("promotes", "publishes what was parked in Redis into its lane, shortly before it is due", b.stats.connected); err != nil {
 		faults = append(faults, err)
@@ -119,7 +124,7 @@ func New(c Config) (*Bridge, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, TracerProvider: c.TracerProvider})
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, Quotas: c.Quotas, TracerProvider: c.TracerProvider})
 	b.store = b.park.store
 	b.tracer = tracing.New(c.TracerProvider, tracedAs)
 	b.furnish()
@@ -146,6 +151,10 @@ func (b *Bridge) furnish() {
 		Store: b.store, Topology: c.Topology, Conn: b.consume, Bridge: b.id, Every: c.ShowEvery, First: b.register.First, Logger: b.log,
 	})
 	b.watch = &upkeep.Watch{Client: c.Client, Topology: c.Topology, Management: c.Management, Conditions: b.conditions, Logger: b.log}
+	b.trim = &upkeep.Trim{
+		Topology: c.Topology, Conn: b.consume, Every: c.RepairEvery, First: b.register.First, Logger: b.log,
+		Keep: map[string]int{c.Topology.Unrouted(): c.KeepUnrouted, c.Topology.Quarantine(): c.KeepQuarantine},
+	}
 	ready := upkeep.NewReadyExchanges(c.Topology, b.conn, b.repairs)
 	b.intake = intake.New(intake.Config{
 		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Park: b.parkEntry,
@@ -230,7 +239,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){
 		func(ctx context.Context) { b.store.Listen(ctx, b.calls()) },
 		func(ctx context.Context) { b.watch.Run(ctx, b.config.RepairEvery) },
-		b.watchAnswers, b.showStatus, b.commands.Run, b.sweepGroups,
+		b.watchAnswers, b.showStatus, b.commands.Run, b.sweepGroups, b.trim.Run,
 	} {
 		workers.Go(func() error { run(work); return nil })
 	}

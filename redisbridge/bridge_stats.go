@@ -97,6 +97,7 @@ func (r *bridgeStats) snapshot(now time.Time) BridgeStats {
 		TakenIn: TakenIn{
 			Parked: in.Parked, Duplicates: in.Duplicates, Published: in.Published, Dropped: in.Dropped, Quarantined: in.Quarantined,
 		},
+		Refused: r.b.intake.Refused(), Removed: r.b.trim.Removed(),
 		Conditions: reported(r.b.conditions.List(), now),
 	}
 	for shard := range r.b.config.Topology.Shards() {

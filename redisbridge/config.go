@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -69,6 +70,13 @@ type Config struct {
 	Window time.Duration
 	// Tombstones is ParkConfig.Tombstones. Defaults to 24 hours.
 	Tombstones time.Duration
+	// Quotas are those of the entries, by their names; the empty name is the default entry's. They
+	// are the same for all bridges and publishers. Defaults to none.
+	Quotas map[string]Quota
+	// KeepUnrouted and KeepQuarantine are how many messages the unrouted and the quarantine queue
+	// keep. One of the bridges looks every RepairEvery, and removes the oldest of those that are over,
+	// each with a line in the log. Its user needs read permission for the queue. Default to 0: all.
+	KeepUnrouted, KeepQuarantine int
 	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
 	// of each message that is published
 	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
@@ -101,6 +109,28 @@ type Config struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// Quota is how much of an entry Redis takes at most; zero is no limit. What is over is refused:
+// [Park.Park] returns ErrQuota, and a bridge sends the message to quarantine with the reason. A
+// message that is parked already, or that comes back for a retry, is never refused. What equals a
+// tier does not go through Redis, unless the entry is tracked.
+type Quota struct {
+	// Messages is how many are stored: those that wait, and those that the broker has, until they
+	// are due, or for as long as Window says.
+	Messages int64
+	// Bytes is what all that is stored of the entry takes: IDs, headers and bodies, and what is
+	// remembered of messages that were cancelled or delivered. Redis takes some 100 bytes more for
+	// each message.
+	Bytes int64
+	// Delay is the longest delay, and Body the largest body in bytes. The error wraps ErrInvalid,
+	// too, as trying again does not help.
+	Delay time.Duration
+	Body  int64
+}
+
+// Usage is how much is stored of an entry, as [Quota] counts it: by running counts, which may be
+// a few messages off after a crash of Redis.
+type Usage = store.Usage
 
 // Defaults returns a Config with all defaults that are values.
 func Defaults() Config {

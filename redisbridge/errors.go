@@ -24,6 +24,9 @@ var (
 	ErrBusy = store.ErrBusy
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
 	ErrFull = store.ErrFull
+	// ErrQuota means that the message's entry has no room for it; nothing was stored. It comes
+	// with ErrInvalid where the message itself is over: see [Quota].
+	ErrQuota = store.ErrQuota
 	// ErrForeign means that the prefix in Redis is another installation's: what is parked
 	// there comes out of another virtual host, or of another cluster. It comes with
 	// ErrConfiguration.

@@ -453,7 +453,7 @@ func TestUnreadableMessageIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.client.HSet(t.Context(), key, "o-1", stored[:14]+"\xff nonsense").Err(); err != nil {
+	if err := b.client.HSet(t.Context(), key, "o-1", stored[:14]+"\xff"+strings.Repeat("?", len(stored)-15)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if e := b.lookUp(t, "o-1"); !errors.Is(e.Unreadable, wire.ErrEnvelope) || e.State != redisbridge.StateParked {

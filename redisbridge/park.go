@@ -34,6 +34,9 @@ type ParkConfig struct {
 	// ID always is. It is the bridges' own. Each message takes its place in Redis for
 	// so long at least. Defaults to 0.
 	Window time.Duration
+	// Quotas are those of the entries, by their names; the empty name is the default entry's. They
+	// are the same for all bridges and publishers. Defaults to none.
+	Quotas map[string]Quota
 	// TracerProvider makes a span of each message that is parked within a span that is
 	// sampled; and of each that is cancelled or rescheduled, within such a span or since
 	// its publisher has one. Defaults to none.
@@ -88,6 +91,9 @@ func NewPark(c ParkConfig) (*Park, error) {
 	}
 	c.Remember = cmp.Or(c.Remember, defaultRemember)
 	c.Tombstones = cmp.Or(c.Tombstones, defaultTombstones)
+	if err := checkQuotas(c.Quotas); err != nil {
+		return nil, err
+	}
 	return &Park{config: c, store: newStore(c), tracer: tracing.New(c.TracerProvider, tracedAs)}, nil
 }
 
@@ -103,8 +109,25 @@ func ownerOf(amqpURL string) store.Owner {
 func newStore(c ParkConfig) *store.Store {
 	return store.New(store.Config{
 		Client: c.Client, Topology: c.Topology, Owner: ownerOf(c.AMQPURL),
-		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones,
+		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones, Quotas: quotasOf(c.Quotas),
 	})
+}
+
+func quotasOf(quotas map[string]Quota) map[string]store.Quota {
+	of := map[string]store.Quota{}
+	for entry, q := range quotas {
+		of[entry] = store.Quota(q)
+	}
+	return of
+}
+
+func checkQuotas(quotas map[string]Quota) error {
+	for entry, q := range quotas {
+		if q.Messages < 0 || q.Bytes < 0 || q.Delay < 0 || q.Body < 0 {
+			return fmt.Errorf("redisbridge: the quota of entry %q must not be negative", entry)
+		}
+	}
+	return nil
 }
 
 // Park stores m, to be delivered when w says, and returns once Redis has it:
@@ -173,7 +196,7 @@ func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) e
 	}
 	due := time.Now().Add(min(d, message.MaxDelay))
 	retry := m.Retry()
-	begin := store.Beginning{As: store.RetryKey(m.ID), Version: m.Journey.Version, Direct: true, Published: m.Journey.Published}
+	begin := store.Beginning{As: store.RetryKey(m.Entry, m.ID), Version: m.Journey.Version, Direct: true, Published: m.Journey.Published}
 	for least := time.Millisecond; ; {
 		wait := max(least, time.Until(due))
 		ticket, err := p.parkAs(ctx, &retry, message.After(wait), begin)

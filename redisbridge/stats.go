@@ -24,6 +24,8 @@ type Stats struct {
 	// longest. Both are zero where there is none. Without StatsOptions.Exact, NextDue
 	// leaves out lanes where IDs are remembered for a window.
 	NextDue, OldestLate time.Time
+	// Entries is what is stored of each entry, by name; the empty one is that of the default entry.
+	Entries map[string]Usage
 	// Loss is the last one that a bridge has noted down, within a day, or zero.
 	Loss Loss
 }
@@ -125,6 +127,12 @@ type BridgeStats struct {
 	LeaseExpiries int64 `json:"lease_expiries,omitempty"`
 	// TakenIn is of the messages that the bridge has taken from the inbox since its start.
 	TakenIn TakenIn `json:"taken_in,omitzero"`
+	// Refused counts the messages that went to quarantine since they were over their entry's
+	// quota, by entry.
+	Refused map[string]int64 `json:"refused,omitempty"`
+	// Removed counts the messages that the bridge has removed from queues that were over their
+	// limit (Config.KeepUnrouted).
+	Removed int64 `json:"removed,omitempty"`
 	// Reconnects is how often a connection to RabbitMQ was made again.
 	Reconnects int64 `json:"reconnects"`
 	// WithoutID counts the messages that the bridge has taken in since its start and that
@@ -157,7 +165,7 @@ type TakenIn struct {
 	Quarantined int64 `json:"quarantined"`
 }
 
-// StatsOptions of [Park.Stats]. With the zero value it costs two commands for each shard and
+// StatsOptions of [Park.Stats]. With the zero value it costs three commands for each shard and
 // two more, however much is parked.
 type StatsOptions struct {
 	// Exact counts what is there, in steps of about a millisecond, instead of going by
@@ -205,6 +213,9 @@ func (p *Park) stats(ctx context.Context, o StatsOptions) (s Stats, err error) {
 	}
 	for i := range s.Shards {
 		s.Shards[i].Alive = slices.ContainsFunc(members, func(m store.Member) bool { return m.ID == s.Shards[i].Owner })
+	}
+	if s.Entries, err = p.store.Usage(ctx); err != nil {
+		return Stats{}, err
 	}
 	loss, err := p.store.Loss(ctx)
 	if err != nil {

@@ -36,6 +36,8 @@ and whenever one is deleted. A user without the configure permission needs
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.Defaults().DrainTimeout, "how long to finish work in hand when stopped")
 	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
 	flags.DurationVar(&c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
+	flags.IntVar(&c.KeepUnrouted, "keep-unrouted", 0, "messages that the unrouted queue keeps; the oldest of more are removed, each with a line in the log; 0 keeps all")
+	flags.IntVar(&c.KeepQuarantine, "keep-quarantine", 0, "the same for the quarantine queue")
 	showEvery := flags.Duration("show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -57,6 +59,7 @@ and whenever one is deleted. A user without the configure permission needs
 		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Window, c.Tombstones = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones
+		c.Quotas = settings.Quotas
 		switch c.ShowEvery = *showEvery; {
 		case *showEvery < 0:
 			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", *showEvery))

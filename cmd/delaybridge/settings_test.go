@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,8 @@ func TestPrecedence(t *testing.T) {
 		"shards":          {"1", "2", "3"},
 		"entries":         {"a=direct,b=fanout", "c=topic+tracked", "d=headers"},
 		"default-entry":   {"topic+tracked", "topic", "topic+tracked"},
+		"quotas":          {"a=messages:1", "b=body:1KiB", "c=delay:30d"},
+		"default-quota":   {"bytes:1GB", "messages:1+delay:1h", "body:10"},
 		"dedupe-window":   {"1h", "2h", "1d"},
 		"remember":        {"1h", "2h", "1d"},
 		"tombstones":      {"2d", "36h", "3d"},
@@ -230,6 +233,44 @@ func TestEntriesSetting(t *testing.T) {
 	code, _, stderr = runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
 	if code != exitUsage || !strings.Contains(stderr, `entry "a" is listed twice`) || !strings.Contains(stderr, `entry "b": type "x-delayed-message"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+func TestQuotasSetting(t *testing.T) {
+	t.Parallel()
+	read := func(quotas, standard string) (map[string]redisbridge.Quota, error) {
+		env := map[string]string{"DELAYBRIDGE_QUOTAS": quotas, "DELAYBRIDGE_DEFAULT_QUOTA": standard, "DELAYBRIDGE_ENTRIES": "orders=direct,audit=fanout"}
+		s := newSettings(func(name string) (string, bool) { text, ok := env[name]; return text, ok })
+		newRootCommand(&app{settings: s})
+		c, err := s.config()
+		return c.Quotas, err
+	}
+	got, err := read("orders=messages:50000+bytes:1GiB+delay:30d+body:64KiB, audit=body:100", "messages:7")
+	want := map[string]redisbridge.Quota{
+		"orders": {Messages: 50000, Bytes: 1 << 30, Delay: 720 * time.Hour, Body: 64 << 10}, "audit": {Body: 100}, "": {Messages: 7},
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for text, says := range map[string]string{
+		"orders":                           `"orders": write NAME=LIMIT+LIMIT, such as orders=messages:50000+body:64KiB`,
+		"=body:1":                          `"=body:1": write NAME=LIMIT+LIMIT`,
+		"orders=size:1":                    `"size:1": use messages:N, bytes:SIZE, delay:DURATION or body:SIZE`,
+		"orders=messages:many":             `"messages:many": it is no number`,
+		"orders=messages:0":                `"messages:0": it must be more than 0; leave out a limit that there is not to be`,
+		"orders=messages:-1":               `"messages:-1": it must be more than 0`,
+		"orders=delay:0s":                  `"delay:0s": it must be more than 0`,
+		"orders=body:1XB":                  `"body:1XB": it is no size: write 4096, 64KiB or 1GiB`,
+		"orders=body:99EiB":                `"body:99EiB": it is no size`,
+		"orders=delay:soon":                `"delay:soon": "soon" is not a duration`,
+		"orders=body:1,orders=delay:1h":    `entry "orders" is listed twice`,
+		"ordres=body:1":                    `quotas: there is no entry "ordres": list it in entries, or leave it out`,
+		"orders=messages:1+messages:2":     `"messages:2": there is a limit of messages already`,
+		"orders=body:1,audit,audit=body:1": `"audit": write NAME=LIMIT+LIMIT`,
+	} {
+		if _, err := read(text, ""); exitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -69,6 +71,7 @@ type redisStats struct {
 	Cancelled  int          `json:"cancelled"`
 	Delivered  int          `json:"delivered"`
 	Moved      int          `json:"moved"`
+	Entries    []entryStats `json:"entries"`
 	Shards     []shardStats `json:"shards"`
 	Bridges    []string     `json:"bridges"`
 }
@@ -76,6 +79,16 @@ type redisStats struct {
 type laneCount struct {
 	Lane     string `json:"lane"` // empty: straight to the ready exchange
 	Messages int    `json:"messages"`
+}
+
+// entryStats are what Redis stores of an entry, by running counts, and its quota.
+type entryStats struct {
+	Entry         string `json:"entry,omitempty"` // empty: the default one
+	Messages      int64  `json:"messages"`
+	Bytes         int64  `json:"bytes"`
+	QuotaMessages int64  `json:"quota_messages,omitempty"`
+	QuotaBytes    int64  `json:"quota_bytes,omitempty"`
+	Refused       int64  `json:"refused,omitempty"` // by the bridges alive, since their start
 }
 
 type shardStats struct {
@@ -138,7 +151,7 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 		return park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
 	})
 	if redisErr == nil {
-		s.Redis = newRedisStats(counts)
+		s.Redis = newRedisStats(counts, c.Quotas)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -202,12 +215,17 @@ func byTTL(counts map[time.Duration]int) []queueStats {
 	return list
 }
 
-func newRedisStats(c redisbridge.Stats) *redisStats {
+func newRedisStats(c redisbridge.Stats, quotas map[string]redisbridge.Quota) *redisStats {
 	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: []string{}, ByLane: []laneCount{}}
 	lanes := map[time.Duration]int{}
+	refused := map[string]int64{}
 	for _, b := range c.Bridges {
 		s.Bridges = append(s.Bridges, b.ID)
+		for entry, n := range b.Refused {
+			refused[entry] += n
+		}
 	}
+	s.Entries = entriesOf(c.Entries, quotas, refused)
 	for _, shard := range c.Shards {
 		parked := shard.TotalParked()
 		for lane, n := range shard.Parked {
@@ -227,6 +245,44 @@ func newRedisStats(c redisbridge.Stats) *redisStats {
 	}
 	return s
 }
+
+// entriesOf lists the entries of which something is known.
+func entriesOf(usage map[string]redisbridge.Usage, quotas map[string]redisbridge.Quota, refused map[string]int64) []entryStats {
+	names := map[string]bool{}
+	for name := range usage {
+		names[name] = true
+	}
+	for name := range quotas {
+		names[name] = true
+	}
+	for name := range refused {
+		names[name] = true
+	}
+	list := []entryStats{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		u, q := usage[name], quotas[name]
+		list = append(list, entryStats{name, u.Messages, u.Bytes, q.Messages, q.Bytes, refused[name]})
+	}
+	return list
+}
+
+// row says how much is stored, of how much at most.
+func (e entryStats) row() string {
+	of := func(text, most string, limited bool) string {
+		if !limited {
+			return text
+		}
+		return text + " of " + most
+	}
+	text := of(strconv.FormatInt(e.Messages, 10), strconv.FormatInt(e.QuotaMessages, 10), e.QuotaMessages > 0) +
+		", " + of(bytesText(e.Bytes), bytesText(e.QuotaBytes), e.QuotaBytes > 0)
+	if e.Refused > 0 {
+		text += ", " + strconv.FormatInt(e.Refused, 10) + " refused"
+	}
+	return text
+}
+
+func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func (a *app) printStats(format string, s statistics) error {
 	switch format {
@@ -255,6 +311,9 @@ func (a *app) printStats(format string, s statistics) error {
 		line("delivered, and remembered", r.Delivered)
 		line("cancelled, and remembered", r.Cancelled)
 		line("rescheduled on their way", r.Moved)
+		for _, e := range r.Entries {
+			line("stored of entry "+cmp.Or(e.Entry, "(default)"), e.row())
+		}
 	}
 	if b := s.Broker; b != nil {
 		for _, q := range b.Tiers {

@@ -22,6 +22,8 @@ const (
 	RedisFull Condition = "redis_full"
 	// IntakeStuck: messages stay in the inbox for another reason.
 	IntakeStuck Condition = "intake_stuck"
+	// Quota: an entry has no room for a message, which goes to quarantine.
+	Quota Condition = "quota"
 	// RedisSettings: Redis is not set to keep what it confirms.
 	RedisSettings Condition = "redis_settings"
 	// RedisLost: what a bridge had in Redis has vanished: its entry in the
@@ -85,6 +87,10 @@ func table() []entry {
 		{
 			IntakeStuck, slog.LevelWarn, "messages stay in the inbox for now", "messages leave the inbox again",
 			"messages stay in the inbox", "mend what the error names", 5 * time.Second,
+		},
+		{
+			Quota, slog.LevelWarn, "an entry is over its quota: its messages go to quarantine", "no entry is over its quota any more",
+			"an entry is over its quota, and its messages go to quarantine", "see 'delaybridge stats'; raise the quota, or have its publishers send less", time.Minute,
 		},
 		{
 			RedisSettings, slog.LevelWarn, "Redis is not set to keep what it confirms", "Redis is set to keep what it confirms",

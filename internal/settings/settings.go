@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -31,6 +34,7 @@ type Settings struct {
 	ConnectTimeout                   time.Duration
 	DedupeWindow                     time.Duration
 	Remember, Tombstones             time.Duration
+	Quotas                           map[string]redisbridge.Quota // by entry
 	LogLevel                         slog.Level
 	LogFormat                        string // text or json
 	// Exposed are the files of URLs that others may read.
@@ -87,6 +91,8 @@ var all = [...]Setting{
 	{"shards", strconv.Itoa(topology.Defaults().Shards), "shards in Redis and lanes per tier; the same for all bridges and producers"},
 	{"entries", "", "entry exchanges beside the default one, comma-separated, each with the type of its ready exchange: NAME=direct|topic|fanout|headers, and +tracked where all of its messages are to go through Redis"},
 	{"default-entry", amqp.ExchangeTopic, "type of the default entry's ready exchange, topic, or topic+tracked where all of its messages are to go through Redis"},
+	{"quotas", "", "most that Redis takes of entries, comma-separated: NAME=LIMIT+LIMIT, each limit of messages:N, bytes:SIZE (stored), delay:DURATION or body:SIZE, with sizes such as 64KiB or 1GiB; the same for all bridges and publishers"},
+	{"default-quota", "", "the same for the default entry: LIMIT+LIMIT"},
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
 	{"remember", durationText(redisbridge.ParkDefaults().Remember), "how long Redis knows of a message that it was delivered"},
 	{"tombstones", durationText(redisbridge.ParkDefaults().Tombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
@@ -252,6 +258,13 @@ func (s Sources) Read() (Settings, error) {
 			faults = append(faults, err)
 		}
 	}
+	if c.Topology != nil {
+		for _, entry := range slices.Sorted(maps.Keys(c.Quotas)) {
+			if !c.Topology.HasEntry(entry) {
+				faults = append(faults, fmt.Errorf("quotas: there is no entry %q: list it in entries, or leave it out", entry))
+			}
+		}
+	}
 	c.Described = tc
 	if err := errors.Join(faults...); err != nil {
 		return Settings{}, err
@@ -293,6 +306,10 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 		if tc.Tracked = tracked; kind != amqp.ExchangeTopic {
 			return fmt.Errorf("%q: use topic or topic+tracked", v.Value)
 		}
+	case "quotas":
+		err = c.parseQuotas(v.Value)
+	case "default-quota":
+		err = c.parseQuota("", v.Value)
 	case "dedupe-window":
 		if c.DedupeWindow, err = wire.ParseDuration(v.Value); err == nil && c.DedupeWindow < 0 {
 			return fmt.Errorf("%q: must not be negative", v.Value)
@@ -337,6 +354,84 @@ func parseEntries(text string) ([]topology.Entry, error) {
 		entries = append(entries, topology.Entry{Name: name, Kind: kind, Tracked: tracked})
 	}
 	return entries, errors.Join(faults...)
+}
+
+// parseQuotas reads what is written orders=messages:50000+body:64KiB,audit=delay:720h. The error
+// names all that cannot be read.
+func (c *Settings) parseQuotas(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	var faults []error
+	for part := range strings.SplitSeq(text, ",") {
+		entry, limits, ok := strings.Cut(strings.TrimSpace(part), "=")
+		_, twice := c.Quotas[entry]
+		switch {
+		case !ok || entry == "" || limits == "":
+			faults = append(faults, fmt.Errorf("%q: write NAME=LIMIT+LIMIT, such as orders=messages:50000+body:64KiB", part))
+		case twice:
+			faults = append(faults, fmt.Errorf("entry %q is listed twice", entry))
+		default:
+			faults = append(faults, c.parseQuota(entry, limits))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// parseQuota reads the limits of an entry.
+func (c *Settings) parseQuota(entry, limits string) error {
+	if strings.TrimSpace(limits) == "" {
+		return nil
+	}
+	var q redisbridge.Quota
+	given := map[string]bool{}
+	for limit := range strings.SplitSeq(limits, "+") {
+		what, value, _ := strings.Cut(strings.TrimSpace(limit), ":")
+		var n int64
+		var err error
+		switch what {
+		case "messages":
+			if n, err = strconv.ParseInt(value, 10, 64); err != nil {
+				err = errors.New("it is no number")
+			}
+			q.Messages = n
+		case "bytes":
+			n, err = parseSize(value)
+			q.Bytes = n
+		case "body":
+			n, err = parseSize(value)
+			q.Body = n
+		case "delay":
+			q.Delay, err = wire.ParseDuration(value)
+			n = int64(q.Delay)
+		default:
+			return fmt.Errorf("%q: use messages:N, bytes:SIZE, delay:DURATION or body:SIZE", limit)
+		}
+		switch {
+		case err != nil:
+		case n <= 0:
+			err = errors.New("it must be more than 0; leave out a limit that there is not to be")
+		case given[what]:
+			err = fmt.Errorf("there is a limit of %s already", what)
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", limit, err)
+		}
+		given[what] = true
+	}
+	if c.Quotas == nil {
+		c.Quotas = map[string]redisbridge.Quota{}
+	}
+	c.Quotas[entry] = q
+	return nil
+}
+
+func parseSize(text string) (int64, error) {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return 0, errors.New("it is no size: write 4096, 64KiB or 1GiB")
+	}
+	return int64(n), nil
 }
 
 // cutTracked takes the word apart that says of which type an entry is.

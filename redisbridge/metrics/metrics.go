@@ -37,7 +37,7 @@ func NewBridge(registerer prometheus.Registerer, c redisbridge.Config, m *topolo
 	}
 	c.Observe = countSteps(set, c.Observe)
 	c.ObserveConfirm = countConfirms(set, c.ObserveConfirm)
-	bridges := meters.Add(set, newBridges(set))
+	bridges := meters.Add(set, newBridges(set, c.Topology))
 	waiting := meters.Add(set, newWaiting(set))
 	err := set.Err()
 	if err == nil {
@@ -55,7 +55,7 @@ func NewBridge(registerer prometheus.Registerer, c redisbridge.Config, m *topolo
 		return nil, err
 	}
 	bridges.Add(bridge)
-	waiting.watch(installation{bridge: bridge, park: park, client: c.Client, topology: c.Topology, management: m})
+	waiting.watch(installation{bridge: bridge, park: park, client: c.Client, topology: c.Topology, quotas: c.Quotas, management: m})
 	return bridge, nil
 }
 
@@ -109,7 +109,7 @@ func countConfirms(set *meters.Set, then func(time.Duration, error)) func(time.D
 }
 
 // newBridges reads what bridges count themselves.
-func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
+func newBridges(set *meters.Set, t *topology.Topology) *meters.Instances[*redisbridge.Bridge] {
 	ready := set.Desc("bridge_ready", "1 while the bridge is connected, has found the topology complete, and promotes its shards: what /readyz says.")
 	shards := set.Desc("bridge_shards", "Shards that this bridge promotes.")
 	leases := set.Desc("bridge_lease_expiries_total",
@@ -117,13 +117,15 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 	reconnects := set.Desc("bridge_reconnects_total", "Connections to RabbitMQ made again after one was lost.")
 	conditions := set.Desc("bridge_condition", "1 while this bridge sees that this is wrong with the installation, 0 while it does not.", "condition")
 	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
+	refused := set.Desc("bridge_refused_total", "Messages that this bridge has sent to quarantine since they were over their entry's quota.", "exchange")
+	removed := set.Desc("bridge_removed_total", "Messages that this bridge has removed from the unrouted and the quarantine queue, which were over their limits.")
 	withoutID := set.Desc("bridge_intake_without_id_total", "Messages that this bridge has taken from the inbox and that came without a message-id.")
 	carriedOut := set.Desc("bridge_commands_total", "Commands to cancel, reschedule or look up messages that this bridge has carried out, or answered with an error.")
-	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, withoutID, carriedOut, conditions},
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, refused, removed, withoutID, carriedOut, conditions},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.BridgeStats
-			shardsOf := 0
+			shardsOf, refusals := 0, map[string]int64{}
 			wrong := map[health.Condition]bool{}
 			for _, b := range all {
 				good = b.Check(context.Background()) == nil && good
@@ -134,8 +136,12 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 				shardsOf += len(s.Shards)
 				sum.LeaseExpiries += s.LeaseExpiries
 				sum.Reconnects += s.Reconnects
+				sum.Removed += s.Removed
 				sum.WithoutID += s.WithoutID
 				sum.Commands += s.Commands
+				for entry, n := range s.Refused {
+					refusals[t.EntryExchangeOf(entry)] += n
+				}
 				sum.TakenIn = added(sum.TakenIn, s.TakenIn)
 			}
 			ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, meters.Truth(good))
@@ -151,6 +157,10 @@ func newBridges(set *meters.Set) *meters.Instances[*redisbridge.Bridge] {
 			} {
 				ch <- prometheus.MustNewConstMetric(intake, prometheus.CounterValue, float64(n), outcome)
 			}
+			for exchange, n := range refusals {
+				ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(n), exchange)
+			}
+			ch <- prometheus.MustNewConstMetric(removed, prometheus.CounterValue, float64(sum.Removed))
 			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.WithoutID))
 			ch <- prometheus.MustNewConstMetric(carriedOut, prometheus.CounterValue, float64(sum.Commands))
 		})

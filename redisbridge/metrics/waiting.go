@@ -22,6 +22,7 @@ type installation struct {
 	park       *redisbridge.Park
 	client     redis.UniversalClient
 	topology   *topology.Topology
+	quotas     map[string]redisbridge.Quota
 	management *topology.Management // or nil
 }
 
@@ -31,6 +32,7 @@ type waiting struct {
 	failures *prometheus.CounterVec
 
 	parked, promoting, nextDue, overdue, owned, bridges, safe *prometheus.Desc // of Redis
+	messages, bytes, mostMessages, mostBytes                  *prometheus.Desc // of the entries
 	tier, ttl, lane, inbox, unrouted, quarantine, notTaken    *prometheus.Desc // of the broker
 
 	mu      sync.Mutex
@@ -41,19 +43,23 @@ func newWaiting(set *meters.Set) *waiting {
 	return &waiting{
 		failures: set.Counter("collect_failures_total",
 			"Scrapes at which a source did not answer in time, or not at all: its metrics are absent then.", "source"),
-		parked:     set.Desc("parked_messages", "Messages that wait in Redis.", "shard"),
-		promoting:  set.Desc("promoting_messages", "Messages that a bridge has claimed and not settled yet.", "shard"),
-		nextDue:    set.Desc("next_due_timestamp_seconds", "When the next message is due that Redis knows of, by Redis' clock; absent where there is none.", "shard"),
-		overdue:    set.Desc("oldest_overdue_seconds", "How long the oldest message in Redis is overdue, by Redis' clock; 0 where none is.", "shard"),
-		owned:      set.Desc("shard_owned", "1 where a bridge that is alive has the shard.", "shard"),
-		bridges:    set.Desc("bridges_alive", "Bridges that were heard of in the last 40 s."),
-		safe:       set.Desc("redis_setting_safe", "1 where all Redis servers have a setting on which the guarantees rest.", "setting"),
-		tier:       set.Desc("tier_messages", "Messages in a tier that are not due.", "tier"),
-		ttl:        set.Desc("tier_ttl_seconds", "The TTL of a tier.", "tier"),
-		lane:       set.Desc("lane_messages", "Messages in the lanes of all shards that are not due.", "lane"),
-		inbox:      set.Desc("inbox_messages", "Messages in the inbox that no bridge has in hand."),
-		unrouted:   set.Desc("unrouted_messages", "Messages that were due, and that nobody has bound a queue for."),
-		quarantine: set.Desc("quarantine_messages", "Messages that could not be processed."),
+		parked:       set.Desc("parked_messages", "Messages that wait in Redis.", "shard"),
+		promoting:    set.Desc("promoting_messages", "Messages that a bridge has claimed and not settled yet.", "shard"),
+		nextDue:      set.Desc("next_due_timestamp_seconds", "When the next message is due that Redis knows of, by Redis' clock; absent where there is none.", "shard"),
+		overdue:      set.Desc("oldest_overdue_seconds", "How long the oldest message in Redis is overdue, by Redis' clock; 0 where none is.", "shard"),
+		owned:        set.Desc("shard_owned", "1 where a bridge that is alive has the shard.", "shard"),
+		bridges:      set.Desc("bridges_alive", "Bridges that were heard of in the last 40 s."),
+		messages:     set.Desc("entry_messages", "Messages of an entry that Redis stores, as its quota counts them.", "exchange"),
+		bytes:        set.Desc("entry_bytes", "What Redis stores of an entry, as its quota counts it.", "exchange"),
+		mostMessages: set.Desc("entry_quota_messages", "The most messages of an entry that Redis may store; absent without a quota.", "exchange"),
+		mostBytes:    set.Desc("entry_quota_bytes", "The most that Redis may store of an entry; absent without a quota.", "exchange"),
+		safe:         set.Desc("redis_setting_safe", "1 where all Redis servers have a setting on which the guarantees rest.", "setting"),
+		tier:         set.Desc("tier_messages", "Messages in a tier that are not due.", "tier"),
+		ttl:          set.Desc("tier_ttl_seconds", "The TTL of a tier.", "tier"),
+		lane:         set.Desc("lane_messages", "Messages in the lanes of all shards that are not due.", "lane"),
+		inbox:        set.Desc("inbox_messages", "Messages in the inbox that no bridge has in hand."),
+		unrouted:     set.Desc("unrouted_messages", "Messages that were due, and that nobody has bound a queue for."),
+		quarantine:   set.Desc("quarantine_messages", "Messages that could not be processed."),
 		notTaken: set.Desc("due_not_taken_messages",
 			"Messages in tiers and lanes that are due, and that the queue they lead to has not taken; by the management API, up to ten seconds late.", "queue"),
 	}
@@ -67,7 +73,7 @@ func (w *waiting) watch(i installation) {
 		return
 	}
 	w.sources = []*source{
-		{name: "redis", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askRedis(ctx, i.park) }},
+		{name: "redis", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askRedis(ctx, i) }},
 		{name: "redis_settings", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askSettings(ctx, i.client) }},
 		{name: "rabbitmq", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askBroker(ctx, i) }},
 	}
@@ -85,6 +91,7 @@ func (w *waiting) watch(i installation) {
 func (w *waiting) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		w.parked, w.promoting, w.nextDue, w.overdue, w.owned, w.bridges, w.safe,
+		w.messages, w.bytes, w.mostMessages, w.mostBytes,
 		w.tier, w.ttl, w.lane, w.inbox, w.unrouted, w.quarantine, w.notTaken,
 	} {
 		ch <- desc
@@ -111,8 +118,8 @@ func gauge[N int | float64](desc *prometheus.Desc, value N, labels ...string) pr
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
 }
 
-func (w *waiting) askRedis(ctx context.Context, park *redisbridge.Park) ([]prometheus.Metric, error) {
-	g, err := park.Stats(ctx, redisbridge.StatsOptions{})
+func (w *waiting) askRedis(ctx context.Context, i installation) ([]prometheus.Metric, error) {
+	g, err := i.park.Stats(ctx, redisbridge.StatsOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +136,24 @@ func (w *waiting) askRedis(ctx context.Context, park *redisbridge.Park) ([]prome
 			gauge(w.parked, parked, shard), gauge(w.promoting, s.Promoting, shard),
 			gauge(w.overdue, max(0, overdue), shard), gauge(w.owned, meters.Truth(s.Alive), shard))
 	}
-	return metrics, nil
+	return append(metrics, w.entries(i, g.Entries)...), nil
+}
+
+func (w *waiting) entries(i installation, usage map[string]redisbridge.Usage) (metrics []prometheus.Metric) {
+	for entry, u := range usage {
+		exchange := i.topology.EntryExchangeOf(entry)
+		metrics = append(metrics, gauge(w.messages, int(u.Messages), exchange), gauge(w.bytes, int(u.Bytes), exchange))
+	}
+	for entry, q := range i.quotas {
+		exchange := i.topology.EntryExchangeOf(entry)
+		if q.Messages > 0 {
+			metrics = append(metrics, gauge(w.mostMessages, int(q.Messages), exchange))
+		}
+		if q.Bytes > 0 {
+			metrics = append(metrics, gauge(w.mostBytes, int(q.Bytes), exchange))
+		}
+	}
+	return metrics
 }
 
 func (w *waiting) askSettings(ctx context.Context, client redis.UniversalClient) (metrics []prometheus.Metric, err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,7 @@ type Intake struct {
 	config      Config
 	interrupted string // why the inbox is not consumed, or empty
 	counted     counts
+	refused     refusals
 }
 
 // New does no I/O.
@@ -85,6 +87,28 @@ type counts struct{ parked, duplicates, published, dropped, quarantined atomic.I
 func (i *Intake) Counts() Counts {
 	c := &i.counted
 	return Counts{c.parked.Load(), c.duplicates.Load(), c.published.Load(), c.dropped.Load(), c.quarantined.Load()}
+}
+
+// refusals counts the messages that were over their entry's quota, by entry.
+type refusals struct {
+	mu  sync.Mutex
+	all map[string]int64
+}
+
+func (r *refusals) add(entry string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]int64{}
+	}
+	r.all[entry]++
+}
+
+// Refused returns how many messages were over their entry's quota since the start, by entry.
+func (i *Intake) Refused() map[string]int64 {
+	i.refused.mu.Lock()
+	defer i.refused.mu.Unlock()
+	return maps.Clone(i.refused.all)
 }
 
 // counted adds one where err is nil, and returns err.

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
@@ -39,14 +40,26 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 	when, err := message.WhenFromHeaders(e.Headers, time.Now())
 	_, wrong := wire.Group(e.Headers)
 	if err = errors.Join(err, wrong); err != nil {
-		publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
-		publishing.Headers[wire.HeaderError] = err.Error()
-		err = i.publish(ctx, ready, broker.Outgoing{
-			Exchange: i.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
-		})
-		return counted(&i.counted.quarantined, err)
+		return counted(&i.counted.quarantined, i.quarantine(ctx, ready, &m, err))
 	}
-	return i.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, i.config.BrokerClockWithin, time.Now()), store.Beginning{Asked: when})
+	err = i.deliver(ctx, ready, e, &m, sinceStamp(e.Delivery, when, i.config.BrokerClockWithin, time.Now()), store.Beginning{Asked: when})
+	if !errors.Is(err, store.ErrQuota) {
+		return err
+	}
+	i.config.Conditions.Begin(health.Quota, err.Error(), "id", e.id)
+	if err = i.quarantine(ctx, ready, &m, err); err == nil {
+		i.refused.add(m.Entry)
+	}
+	return err
+}
+
+// quarantine publishes a message there, with the reason.
+func (i *Intake) quarantine(ctx context.Context, ready *broker.Pool, m *message.Message, reason error) error {
+	publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
+	publishing.Headers[wire.HeaderError] = reason.Error()
+	return i.publish(ctx, ready, broker.Outgoing{
+		Exchange: i.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
+	})
 }
 
 // sinceStamp has a relative delay begin when the broker took the message, by the header that

@@ -69,7 +69,31 @@ func (s *Store) auditShard(ctx context.Context, k shardKeys) (*audit, error) {
 			a.fault("message %q is no longer waiting and not kept: its record would never go", idOf(key))
 		}
 	}
-	return a, nil
+	return a, a.weigh(ctx, s.config.Client, k)
+}
+
+// weigh compares what is said to be stored of each entry with what is.
+func (a *audit) weigh(ctx context.Context, client redis.UniversalClient, k shardKeys) error {
+	said, err := client.HGetAll(ctx, k.usage).Result()
+	if err != nil {
+		return err
+	}
+	is := map[string]int64{}
+	for key, r := range a.records {
+		is["bytes:"+entryOf(key)] += int64(len(key) + len(r))
+		if r = r.mended(); r.State() == Waiting || r.Unsettled() {
+			is["messages:"+entryOf(key)]++
+		}
+	}
+	for field := range said {
+		is[field] += 0
+	}
+	for field, n := range is {
+		if said[field] != strconv.FormatInt(n, 10) {
+			a.miscounts = append(a.miscounts, fmt.Sprintf("%s: %s is %d, and is said to be %q", k.usage, field, n, said[field]))
+		}
+	}
+	return nil
 }
 
 func (a *audit) readRecords(ctx context.Context, client redis.UniversalClient, k shardKeys) error {

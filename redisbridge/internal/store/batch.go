@@ -36,6 +36,9 @@ type pendingPark struct {
 	when   message.When
 	alone  bool   // it is refused where another message has its ID
 	group  string // within its entry; empty for none
+	entry  string
+	quota  Quota
+	over   error  // why its entry has no room for it
 	stored []byte // the record that Redis is to keep, but for the first two instants
 
 	ticket message.Ticket
@@ -80,11 +83,12 @@ const (
 	wantsDelay   = 1
 	wantsNoLane  = 2
 	wantsIDAlone = 4
+	hasNoRoom    = 8
 )
 
 // requestFor packs instants and delays, which fit into 6 bytes: message.When.Validate
 // sees to it.
-func requestFor(w message.When, notLaterThan int64, s slot, direct, alone bool) (packed request) {
+func requestFor(w message.When, notLaterThan int64, s slot, direct, alone, over bool) (packed request) {
 	delay, relative := w.Relative()
 	ms := delay.Milliseconds()
 	if relative {
@@ -98,6 +102,9 @@ func requestFor(w message.When, notLaterThan int64, s slot, direct, alone bool) 
 	}
 	if alone {
 		packed[0] |= wantsIDAlone
+	}
+	if over {
+		packed[0] |= hasNoRoom
 	}
 	put48(packed[1:], max(0, ms))
 	put48(packed[7:], notLaterThan)
@@ -197,6 +204,10 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 		key, group = keyOf(m.Entry, m.ID), groupOf(m)
 	}
 	one := s.pool.take()
+	if begin.As == "" { // what was taken before, and is to come back, is not refused
+		one.entry, one.quota = m.Entry, s.config.Quotas[m.Entry]
+		one.over = one.quota.admit(m.Entry, w.From(called).Sub(called), len(m.Body))
+	}
 	one.shard, one.slot = locate(key, len(s.keys))
 	one.key, one.called, one.when, one.alone, one.group = key, called, w, begin.Alone, group
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
@@ -218,7 +229,9 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 // RetryKey returns a key that is parked under once: several queues may have messages of
 // one ID come back, foreign clients may use an ID more than once, and the next attempt
 // may fail before this one is settled. The ID is for people who look into Redis.
-func RetryKey(id string) string { return "retry~" + id[:min(len(id), 127)] + "~" + rand.Text() }
+func RetryKey(entry, id string) string {
+	return keyOf(entry, "retry~"+id[:min(len(id), 127)]+"~"+rand.Text())
+}
 
 // parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis
 // flushes to disk once for all of it.
@@ -229,6 +242,14 @@ func (s *Store) parkBatch(batch []*pendingPark) {
 	}
 	// Not under any caller's context: the client has time limits of its own.
 	ctx := context.Background()
+	end, err := s.limit(ctx, batch)
+	if err != nil {
+		for _, one := range batch {
+			one.answer <- err
+		}
+		return
+	}
+	defer end()
 	asked := time.Now()
 	answers := make([]*redis.Cmd, len(byShard))
 	// Each command has its own error, or that of the whole.
@@ -267,14 +288,17 @@ func (s *Store) arguments(shard int, batch []*pendingPark) (keys []string, args 
 	args = append(args, s.leads...)
 	for _, one := range batch {
 		_, notLaterThan, _ := s.clocks[shard].Bounds(one.called) // 0 if unknown
-		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone)
+		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone, one.over != nil)
 		args = append(args, one.key, append(r[:], one.group...), one.stored[stampAt:])
 	}
 	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
 }
 
-// The answers of lua/park.lua are those of message.Parking, and this one.
-const answerFull = 255
+// The answers of lua/park.lua are those of message.Parking, and these.
+const (
+	answerNoRoom = 254
+	answerFull   = 255
+)
 
 const answerBytes = 7 // for each message
 
@@ -297,7 +321,11 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *Clock, asked, h
 	for _, one := range batch {
 		outcome := outcomes[:answerBytes]
 		outcomes = outcomes[answerBytes:]
-		if outcome[0] == answerFull {
+		switch outcome[0] {
+		case answerNoRoom:
+			one.answer <- one.over
+			continue
+		case answerFull:
 			one.answer <- ErrFull
 			continue
 		}

@@ -24,6 +24,7 @@ type shardKeys struct {
 	claimed   string // IDs being promoted, scored by their instant of promotion and version
 	kept      string // IDs of records that are to be forgotten, scored by when
 	envelopes string // base of the keys of the envelopes
+	usage     string // how much is stored of each entry; see lua/lib.lua
 	groups    string // messages with a group, scored by when to look at them; and base of the keys of the groups
 }
 
@@ -37,6 +38,7 @@ func keysOf(t *topology.Topology, shard int) shardKeys {
 		claimed:   tag + "claimed",
 		kept:      tag + "kept",
 		envelopes: tag + "env", // short: there are many
+		usage:     tag + "usage",
 		groups:    tag + "groups",
 	}
 }
@@ -74,6 +76,18 @@ func idOf(key string) string {
 	}
 	_, id, _ := strings.Cut(key[1:], string(rune(keyOfEntry)))
 	return id
+}
+
+// entryOf returns the entry in a key.
+func entryOf(key string) string {
+	if key != "" && key[0] == keyOfOther && len(key) > digestLen {
+		key = key[1+digestLen:]
+	}
+	if key == "" || key[0] != keyOfEntry {
+		return ""
+	}
+	entry, _, _ := strings.Cut(key[1:], string(rune(keyOfEntry)))
+	return entry
 }
 
 // group returns the key of a group of an entry; lua/lib.lua makes the same.

@@ -6,6 +6,7 @@ package store
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ type Config struct {
 	Topology                     *topology.Topology
 	Owner                        Owner
 	Window, Remember, Tombstones time.Duration
+	Quotas                       map[string]Quota // by entry
 }
 
 // Store is what Redis has under the prefix of a topology. It may be used from many
@@ -32,6 +34,7 @@ type Store struct {
 	leads   []any    // TTLs of the lanes in ms, longest first
 	batches *batcher
 	pool    *parkPool
+	turn    sync.Mutex  // of a batch that asks whether there is room
 	checked atomic.Bool // Redis holds the layout that the topology describes
 }
 

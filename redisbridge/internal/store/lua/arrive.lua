@@ -14,13 +14,13 @@ local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
 
 -- The record of the message is that which was published at the same instant; otherwise one
 -- of which, or of the message, the instant is not known.
-local key, r, envelope, exact, same, tombstone
+local key, r, was, envelope, exact, same, tombstone
 for _, one in ipairs(keys_of(KEYS[2], ARGV[1])) do
   local stored = redis.call('HGET', envelopes_key(KEYS[2], one), one)
   local its = stored and read(stored)
   if its and not exact and not is_another(its, published) then
     key, r, exact = one, its, its.published == published
-    envelope = string.sub(stored, its.body)
+    was, envelope = stored, string.sub(stored, its.body)
     same = exact and published > 0
   end
   if its and its.state == cancelled and published <= its.parked_at + clocks_ms then tombstone = its end
@@ -46,12 +46,14 @@ end
 if r.state == delivered then return {1} end
 if r.state == moved and r.due > now then return {4, r.due} end
 local over = math.max(now + (version > 0 and ARGV[6] or ARGV[5]), published + ARGV[7])
-local hash, path = envelopes_key(KEYS[2], key), ARGV[8] ~= '' and '\t' .. ARGV[8] or ''
+local path = ARGV[8] ~= '' and '\t' .. ARGV[8] or ''
 if envelope and r.state == waiting and r.due <= now and not redis.call('ZSCORE', KEYS[3], key) then
-  redis.call('HSET', hash, key, deliver_unsettled(r, now, over, envelope, path))
+  replace_record(KEYS[2], key, was, deliver_unsettled(r, now, over, envelope, path))
+  write_weights(KEYS[2])
   return {1}
 end
-redis.call('HSET', hash, key, head(r.due, now, version, delivered, r.direct, published, r.digest) .. path)
+replace_record(KEYS[2], key, was, head(r.due, now, version, delivered, r.direct, published, r.digest) .. path)
+write_weights(KEYS[2])
 redis.call('ZADD', KEYS[3], over, key)
 -- What came from elsewhere before it is due is not promoted again; a claim skips its entry.
 redis.call('ZREM', KEYS[1], key)

@@ -29,7 +29,7 @@ local function cancel(key, stored)
   local kept = tonumber(redis.call('ZSCORE', KEYS[4], key) or 0)
   if r.state == cancelled then -- which reaches what was published since then, too
     local over = math.max(kept, now + ARGV[3])
-    redis.call('HSET', envelopes_key(KEYS[3], key), key, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
+    replace_record(KEYS[3], key, stored, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
     redis.call('ZADD', KEYS[4], over, key)
     return answer(r.published == 0 and 4 or 2, r.parked_at, r.due, over)
   end
@@ -39,7 +39,7 @@ local function cancel(key, stored)
   local over = math.max(r.due, now) + ARGV[2]
   if not stored then over = now + ARGV[3] end
   local at, part = place(r.due, r.parked_at, r.direct, ARGV, 5, #ARGV)
-  redis.call('HSET', envelopes_key(KEYS[3], key), key, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
+  replace_record(KEYS[3], key, stored, head(r.due, now, r.version, cancelled, r.direct, r.published, r.digest))
   redis.call('ZADD', KEYS[4], over, key)
   -- One that a queue has refused waits elsewhere. A claim skips what does not wait.
   schedule_remove(KEYS[1], part, at, key)
@@ -52,6 +52,7 @@ for i = #keys, 1, -1 do -- the first one last: its tombstone is also that of the
   local stored = redis.call('HGET', envelopes_key(KEYS[3], keys[i]), keys[i])
   if stored or i == 1 then cancel(keys[i], stored) end
 end
+write_weights(KEYS[3])
 -- The tombstone of an ID that is known by other messages alone tells nothing by itself.
 if #keys > 1 and answers[4] and (answers[1] or answers[2]) then
   local a = answers[1] or answers[2]

@@ -13,7 +13,7 @@
 -- lane, so that the bridge can catch up at its pace while there is time.
 --
 -- It also forgets what needs no longer be kept, some of it with each call, and a new
--- owner has the parts of the schedule counted anew.
+-- owner has the parts of the schedule, and what is stored of each entry, counted anew.
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes, 5 kept
 -- ARGV: 1 bridge ID, 2 'preferred' or 'standby', 3 lease in ms, 4 standby's
@@ -35,6 +35,7 @@ local late_ms = 1000 -- so late, a message is not merely waiting for its claim
 local most_forgotten = 500
 local forget_every = 5000
 local most_recounted = 200 -- buckets
+local most_weighed = 10000 -- records
 
 local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
@@ -85,6 +86,27 @@ local function recount()
   end
 end
 
+-- Weighs anew what is stored of each entry, where that is quickly done. Nothing is claimed.
+local function reweigh()
+  local all = redis.call('ZCARD', KEYS[5])
+  for _, n in ipairs(redis.call('HVALS', counts_key(KEYS[1]))) do all = all + n end
+  if all > most_weighed then return end
+  local keys, seen = redis.call('ZRANGE', KEYS[5], 0, -1), {}
+  for _, part in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+    local in_part = part_key(KEYS[1], part)
+    for _, bucket in ipairs(redis.call('ZRANGE', in_part, 0, -1)) do
+      for _, key in ipairs(redis.call('ZRANGE', bucket_key(in_part, bucket), 0, -1)) do keys[#keys + 1] = key end
+    end
+  end
+  redis.call('DEL', usage_key(KEYS[4]))
+  for _, key in ipairs(keys) do
+    local stored = not seen[key] and redis.call('HGET', envelopes_key(KEYS[4], key), key)
+    if stored then weigh(key, nil, stored) end
+    seen[key] = true
+  end
+  write_weights(KEYS[4])
+end
+
 local state = redis.call('HMGET', KEYS[2], 'owner', 'lease', 'turn', 'asker', 'left')
 local owner, ends = state[1], tonumber(state[2] or 0)
 local expired = 0
@@ -109,6 +131,7 @@ if owner ~= me then
   state[4] = false
   return_claimed()
   recount()
+  reweigh()
 elseif state[3] ~= turn then
   return_claimed()
 end
@@ -228,6 +251,7 @@ local function forget()
   local over = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, most_forgotten)
   if #over > 0 then redis.call('ZREM', KEYS[5], unpack(over)) end
   for _, id in ipairs(over) do forget_record(KEYS[4], id) end
+  write_weights(KEYS[4])
   if #over == most_forgotten then return now end
   local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
   return oldest and tonumber(oldest) + forget_every -- so that many go at once

@@ -31,5 +31,6 @@ for line in string.gmatch(string.sub(stored, r.body), '[^\n]+') do
   end
 end
 if not r.unsettled then redis.call('ZADD', KEYS[2], 'GT', ARGV[6], key) end
-redis.call('HSET', envelopes_key(KEYS[1], key), key, string.sub(stored, 1, r.body - 1) .. path .. '\n' .. table.concat(lines, '\n'))
+replace_record(KEYS[1], key, stored, string.sub(stored, 1, r.body - 1) .. path .. '\n' .. table.concat(lines, '\n'))
+write_weights(KEYS[1])
 return 1

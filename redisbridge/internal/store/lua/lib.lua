@@ -175,10 +175,72 @@ local function add_other(base, name, key)
   redis.call('HSET', others_key(base), key, names .. name)
 end
 
+local function is_waiting(stored)
+  local _, _, state = glimpse(stored)
+  return state == waiting
+end
+
+-- What is stored of each entry: a hash with, for each entry, its messages, whose envelope is there, and the
+-- bytes of all its records and their keys. A beginning of a script may leave it wrong, as with the counts of
+-- the parts.
+local function usage_key(base)
+  return string.sub(base, 1, -4) .. 'usage' -- base ends with env
+end
+
+-- The entry of a message; Go makes its key (keys.go).
+local function entry_of(key)
+  if string.byte(key) == 1 then key = string.sub(key, 2 + digest_length) end
+  if string.byte(key) ~= 2 then return '' end
+  return string.sub(key, 2, string.find(key, '\2', 2, true) - 1)
+end
+
+local function has_envelope(stored)
+  local _, _, state, unsettled = glimpse(stored)
+  return (state == waiting or unsettled) and 1 or 0
+end
+
+local weighed = {} -- by entry, what the call has added
+
+-- Takes down that a record gives way to another one; nil or false is none.
+local function weigh(key, old, new)
+  local entry = entry_of(key)
+  local sum = weighed[entry]
+  if not sum then
+    sum = {0, 0}
+    weighed[entry] = sum
+  end
+  if old then
+    sum[1], sum[2] = sum[1] - has_envelope(old), sum[2] - #key - #old
+  end
+  if new then
+    sum[1], sum[2] = sum[1] + has_envelope(new), sum[2] + #key + #new
+  end
+end
+
+-- Notes down what was weighed.
+local function write_weights(base)
+  local key = usage_key(base)
+  for entry, sum in pairs(weighed) do
+    for n, what in ipairs({'messages', 'bytes'}) do
+      local field = what .. ':' .. entry
+      if sum[n] ~= 0 and redis.call('HINCRBY', key, field, sum[n]) <= 0 then redis.call('HDEL', key, field) end
+    end
+  end
+  weighed = {}
+end
+
+-- Writes a record in the place of another one.
+local function replace_record(base, key, old, new)
+  redis.call('HSET', envelopes_key(base, key), key, new)
+  weigh(key, old, new)
+end
+
 -- Forgets a record. Its entry in the set of those that are kept has to go before: one that
 -- is left behind would take the next message with that key with it.
 local function forget_record(base, key)
-  redis.call('HDEL', envelopes_key(base, key), key)
+  local hash = envelopes_key(base, key)
+  weigh(key, redis.call('HGET', hash, key), nil)
+  redis.call('HDEL', hash, key)
   if string.byte(key) ~= 1 then return end
   local name, first, rest = string.sub(key, 2, 1 + digest_length), string.sub(key, 2 + digest_length), ''
   local names = redis.call('HGET', others_key(base), first) or ''
@@ -191,11 +253,6 @@ local function forget_record(base, key)
   else
     redis.call('HSET', others_key(base), first, rest)
   end
-end
-
-local function is_waiting(stored)
-  local _, _, state = glimpse(stored)
-  return state == waiting
 end
 
 -- How a claimed message is scored: by the instant of its promotion and, as a fraction,

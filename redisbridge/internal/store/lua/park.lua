@@ -7,12 +7,13 @@
 --       it was published, 4 number of lanes, then their TTLs in ms, longest first, and
 --       then for each message its key, a packed request, and its record from the stamp
 --       on. The request is a byte (1 for a delay, 0 for Unix time, 2 more for a message
---       that goes into no lane, and 4 more for one that is refused where another message
---       has its ID), 6 bytes with its milliseconds, 6 bytes with the Unix ms that this
+--       that goes into no lane, 4 more for one that is refused where another message
+--       has its ID, and 8 more where its entry has no room for one more), 6 bytes with its milliseconds, 6 bytes with the Unix ms that this
 --       clock showed, at most, when the delay began to run, or 0 for now, the slot of
 --       the record, and the group of the message within its entry, if it has one.
 -- Returns this clock in Unix microseconds, and a string with a byte (1 parked, 2 parked
--- before, 3 overdue, 4 cancelled before, 5 refused, 255 there is no room) and the due time,
+-- before, 3 overdue, 4 cancelled before, 5 refused, 254 its entry has no room, 255 Redis
+-- has none) and the due time,
 -- 6 bytes of Unix ms, for each message.
 -- O(log N) in the messages of the shard, per message.
 local pack, unpacked, sub = struct.pack, struct.unpack, string.sub -- quicker to find, in a loop
@@ -110,7 +111,7 @@ end
 for i = first_message, #ARGV, 3 do
   local key, request = ARGV[i], ARGV[i + 1]
   local wants, due, began = unpacked('>BI6I6', request)
-  local direct, alone = math.floor(wants / 2) % 2 == 1, wants >= 4
+  local direct, alone, no_room = math.floor(wants / 2) % 2 == 1, math.floor(wants / 4) % 2 == 1, wants >= 8
   if wants % 2 == 1 then
     -- A call that waited for its turn is late by no more than it may be: the
     -- clock may have been set meanwhile.
@@ -146,6 +147,8 @@ for i = first_message, #ARGV, 3 do
     if new[key] then new[#new + 1] = {n + 1} end -- which has to be stored first
   elseif due <= now then
     status = '\3'
+  elseif no_room then
+    status = '\254'
   else
     local at, part = place(due, now, direct, ttls, 5, first_message - 1)
     schedule_note(notes, part, at, key)
@@ -185,8 +188,10 @@ for _, one in ipairs(new) do
     answers[one[1]] = '\255'
   elseif one[2] then
     if one[5] then add_other(KEYS[3], one[6], one[5]) end
-    redis.call(one[4] and 'HSET' or 'HSETNX', one[2], one[3], new[one[3]])
+    local is_new = redis.call(one[4] and 'HSET' or 'HSETNX', one[2], one[3], new[one[3]]) == 1
+    if one[4] or is_new then weigh(one[3], one[4], new[one[3]]) end
   end
 end
+write_weights(KEYS[3])
 if earliest and not full then wake(KEYS[2], earliest, ARGV[1], ARGV[2]) end
 return {us, table.concat(answers)}

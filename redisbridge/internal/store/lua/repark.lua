@@ -18,6 +18,7 @@ schedule_note(notes, part, at, id)
 schedule_add(KEYS[1], notes)
 if ARGV[8] ~= '' then join_group(KEYS[4], ARGV[8], id, ARGV[6], r.due) end
 redis.call('ZREM', KEYS[5], id)
-redis.call('HSET', KEYS[3], id, head(r.due, now, version + 1, waiting, r.direct, published, ARGV[6]) .. ARGV[7])
+replace_record(KEYS[4], id, stored, head(r.due, now, version + 1, waiting, r.direct, published, ARGV[6]) .. ARGV[7])
+write_weights(KEYS[4])
 wake(KEYS[2], at, ARGV[1], ARGV[2])
 return 1

@@ -32,11 +32,10 @@ local function reschedule(key, stored)
   if r.state == cancelled then return answer(2, r.parked_at, r.due, 0) end
   if r.state == delivered then return answer(3, r.parked_at, r.due, 0) end
 
-  local hash = envelopes_key(KEYS[4], key)
   local with_broker = redis.call('ZSCORE', KEYS[5], key)
   if r.state == moved or with_broker and r.due <= now then
     local over = due + ARGV[6]
-    redis.call('HSET', hash, key, head(due, now, r.version, moved, r.direct, r.published, r.digest))
+    replace_record(KEYS[4], key, stored, head(due, now, r.version, moved, r.direct, r.published, r.digest))
     redis.call('ZADD', KEYS[5], over, key)
     return answer(4, now, due, over, r.state == waiting and string.sub(stored, r.body) or nil)
   end
@@ -49,7 +48,7 @@ local function reschedule(key, stored)
   schedule_note(notes, part, at, key)
   schedule_add(KEYS[1], notes)
   redis.call('ZREM', KEYS[5], key) -- before the record is one that is not to be forgotten
-  redis.call('HSET', hash, key, head(due, now, version, waiting, r.direct, r.published, r.digest) .. string.sub(stored, r.body))
+  replace_record(KEYS[4], key, stored, head(due, now, version, waiting, r.direct, r.published, r.digest) .. string.sub(stored, r.body))
   if part ~= old_part or math.floor(at / bucket_ms) ~= math.floor(old_at / bucket_ms) then
     schedule_remove(KEYS[1], old_part, old_at, key)
   end
@@ -63,4 +62,5 @@ for _, key in ipairs(keys) do
   local stored = redis.call('HGET', envelopes_key(KEYS[4], key), key)
   if stored or #keys == 1 then reschedule(key, stored) end
 end
+write_weights(KEYS[4])
 return answers[1] or answers[4] or answers[2] or answers[3]

@@ -16,11 +16,10 @@ local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- Notes down in told what is left of a record whose message was delivered before this, and
 -- returns until when that is kept, or 0. Only what is due can have been delivered.
 local function note_delivered(id, told)
-  local hash = envelopes_key(KEYS[3], id)
-  local stored = redis.call('HGET', hash, id)
+  local stored = redis.call('HGET', envelopes_key(KEYS[3], id), id)
   local r = stored and read(stored)
   if not r or not r.unsettled then return 0 end
-  told[#told + 1] = {hash, id, head(r.due, r.parked_at, r.version, delivered, r.direct, r.published, r.digest) .. string.sub(stored, r.body)}
+  told[#told + 1] = {KEYS[3], id, stored, head(r.due, r.parked_at, r.version, delivered, r.direct, r.published, r.digest) .. string.sub(stored, r.body)}
   return r.kept
 end
 
@@ -58,7 +57,7 @@ for first = 3, #ARGV, 2 * most do
   if #kept > 0 then redis.call('ZADD', KEYS[4], unpack(kept)) end
   -- A repeated call may find what an earlier one has kept.
   if #gone > 0 then redis.call('ZREM', KEYS[4], unpack(gone)) end
-  for _, one in ipairs(told) do redis.call('HSET', unpack(one)) end
+  for _, one in ipairs(told) do replace_record(unpack(one)) end
   for _, id in ipairs(gone) do forget_record(KEYS[3], id) end
   for _, one in ipairs(back) do
     if schedule_remove(KEYS[1], one[1], one[2], one[3]) then left = left + 1 end
@@ -66,5 +65,6 @@ for first = 3, #ARGV, 2 * most do
   if #ours > 0 then redis.call('ZREM', KEYS[2], unpack(ours)) end
   settled = settled + #ours
 end
+write_weights(KEYS[3])
 if left > 0 then redis.call('HINCRBY', KEYS[5], 'left', left) end -- which had taken them for put back (flow.lua)
 return settled
