@@ -73,6 +73,7 @@ func (w *world) awaitLast(ctx context.Context) (bool, error) {
 		if err := w.clearUnrouted(); err != nil {
 			return false, err
 		}
+		_ = w.replay(ctx, atLimit()) // what stays the rules see
 		left, err := w.underway()
 		if err != nil || left == 0 {
 			return err == nil, err

@@ -276,15 +276,18 @@ func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
 	return nil
 }
 
-// operate has an operator look after unrouted until the returned function is called: what comes there while no queue
-// is bound for it is sent on once one is.
+// operate has an operator look after unrouted and quarantine until the returned function is called: what comes to the
+// former while no queue is bound for it is sent on once one is, and what has reached its delivery limit is replayed,
+// which may be after the fault has ended.
 func (w *world) operate(ctx context.Context) (leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var operator sync.WaitGroup
 	operator.Go(func() {
 		for ctx.Err() == nil {
 			pause(ctx, operatorEvery)
-			_ = w.clearUnrouted() // what is away now is there at another time
+			// What is away now is there at another time.
+			_ = w.clearUnrouted()
+			_ = w.replay(ctx, atLimit())
 		}
 	})
 	return func() { cancel(); operator.Wait() }

@@ -81,22 +81,25 @@ func (i *injection) reachLimit() error {
 		}
 		i.hold(200*time.Millisecond, time.Second)
 	}
-	return errors.Join(lift(), i.replay(quarantine.Filter{Error: "delivery_limit"}))
+	return errors.Join(lift(), i.replay(i.ctx, atLimit()))
 }
 
 // replayQuarantine sends all that is in quarantine back to its queues, as an operator does who
 // thinks that he has mended what was wrong. He has not: all of it must come back.
 func (i *injection) replayQuarantine() error {
 	defer i.breaks("what is in quarantine is replayed")()
-	return i.replay(quarantine.Filter{})
+	return i.replay(i.ctx, quarantine.Filter{})
 }
 
-func (i *injection) replay(f quarantine.Filter) error {
-	q, err := quarantine.New(quarantine.Config{URL: i.nodes[0].AMQPURL(), Topology: i.topology, GiveUpAfter: replayWithin})
+// atLimit are the messages that the broker has given up since their delivery limit was reached.
+func atLimit() quarantine.Filter { return quarantine.Filter{Error: "delivery_limit"} }
+
+func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
+	q, err := quarantine.New(quarantine.Config{URL: w.nodes[0].AMQPURL(), Topology: w.topology, GiveUpAfter: replayWithin})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(i.ctx, replayWithin)
+	ctx, cancel := context.WithTimeout(ctx, replayWithin)
 	defer cancel()
 	return q.Replay(ctx, f, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
 		if errors.Is(r.Err, quarantine.ErrUndecodable) { // as a stranger may send it
