@@ -13,7 +13,7 @@ const (
 	always = "ping select command cluster|slots asking"
 	// ofLayout compares the layout, and notes it down where there is none.
 	ofLayout = "hgetall hsetnx"
-	ofPark   = "evalsha eval exists hdel hget hset hincrby publish sadd time zadd zrem zscore"
+	ofPark   = "evalsha eval exists hget hset hincrby publish sadd time zadd zrem zscore"
 	// ofChange is cancelling and rescheduling.
 	ofChange = ofPark
 	// ofArrival is asking about a message, parking it again, and noting down what came of it.
@@ -22,7 +22,7 @@ const (
 		"zcard zcount zrange zrangebyscore zrank zrevrangebyscore zscore"
 	// ofDoctor tells how the server is set.
 	ofDoctor = "info config|get client|info acl|whoami"
-	ofBridge = ofChange + " " + ofReading + " hexists hkeys hvals set del pexpire sismember srem zmscore " +
+	ofBridge = ofChange + " " + ofReading + " hdel hexists hkeys hvals set del pexpire sismember srem zmscore " +
 		"subscribe unsubscribe config|get"
 	// ofLedger is for keys of the ledger alone.
 	ofLedger = "evalsha eval get set del pexpire pttl"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +87,7 @@ func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
 			sums[entry] = sum
 		}
 	}
+	maps.DeleteFunc(sums, func(_ string, u Usage) bool { return u == Usage{} })
 	return sums, nil
 }
 

@@ -252,6 +252,7 @@ local function forget()
   if #over > 0 then redis.call('ZREM', KEYS[5], unpack(over)) end
   for _, id in ipairs(over) do forget_record(KEYS[4], id) end
   write_weights(KEYS[4])
+  if #over > 0 then forget_entries(KEYS[4]) end
   if #over == most_forgotten then return now end
   local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
   return oldest and tonumber(oldest) + forget_every -- so that many go at once

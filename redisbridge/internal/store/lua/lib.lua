@@ -221,12 +221,20 @@ end
 local function write_weights(base)
   local key = usage_key(base)
   for entry, sum in pairs(weighed) do
-    for n, what in ipairs({'messages', 'bytes'}) do
-      local field = what .. ':' .. entry
-      if sum[n] ~= 0 and redis.call('HINCRBY', key, field, sum[n]) <= 0 then redis.call('HDEL', key, field) end
-    end
+    if sum[1] ~= 0 then redis.call('HINCRBY', key, 'messages:' .. entry, sum[1]) end
+    if sum[2] ~= 0 then redis.call('HINCRBY', key, 'bytes:' .. entry, sum[2]) end
   end
   weighed = {}
+end
+
+-- Forgets the entries of which nothing is stored. Publishers may not delete, so bridges do.
+local function forget_entries(base)
+  local key = usage_key(base)
+  local usage = redis.call('HGETALL', key)
+  for i = 1, #usage, 2 do
+    local entry = string.match(usage[i], '^bytes:(.*)$')
+    if entry and tonumber(usage[i + 1]) <= 0 then redis.call('HDEL', key, usage[i], 'messages:' .. entry) end
+  end
 end
 
 -- Writes a record in the place of another one.

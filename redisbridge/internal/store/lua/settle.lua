@@ -66,5 +66,6 @@ for first = 3, #ARGV, 2 * most do
   settled = settled + #ours
 end
 write_weights(KEYS[3])
+if settled > 0 then forget_entries(KEYS[3]) end
 if left > 0 then redis.call('HINCRBY', KEYS[5], 'left', left) end -- which had taken them for put back (flow.lua)
 return settled
