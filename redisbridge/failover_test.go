@@ -69,6 +69,14 @@ var errOverdue = errors.New("overdue")
 func (r *traffic) settled(t *testing.T, inQuestion func(id string) bool) (lost []string) {
 	t.Helper()
 	operator := operator(servertest.Primaries(t, r.RedisURL))
+	defer func() {
+		if t.Failed() {
+			stats, err := r.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
+			t.Logf("in Redis: %+v, %v", stats, err)
+			faults, miscounts, err := r.park.Audit(t.Context())
+			t.Logf("audit: %q, %q, %v", faults, miscounts, err)
+		}
+	}()
 	until(t, "nothing is parked", func() bool {
 		return operator.each(t, func(server *redis.Client) error {
 			if keys, err := server.Keys(t.Context(), "*:env:*").Result(); err != nil || len(keys) > 0 {
