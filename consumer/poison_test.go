@@ -53,7 +53,7 @@ func TestPoisonEndsInQuarantineAlone(t *testing.T) {
 	}
 }
 
-// A queue of somebody else may dead-letter anywhere. So a copy goes to quarantine, and says what it
+// Another user's queue may dead-letter to any exchange: a copy goes to quarantine, and says what it
 // lacks.
 func TestPoisonInAQueueOfOthersIsQuarantinedAsFarAsItCanBe(t *testing.T) {
 	t.Parallel()

@@ -152,7 +152,7 @@ func (b *Bridge) furnish() {
 	})
 	b.watch = &upkeep.Watch{Client: c.Client, Topology: c.Topology, Management: c.Management, Conditions: b.conditions, Logger: b.log}
 	b.trim = &upkeep.Trim{
-		Topology: c.Topology, Conn: b.consume, Every: c.RepairEvery, First: b.register.First, Logger: b.log,
+		Conn: b.consume, Every: c.RepairEvery, First: b.register.First, Logger: b.log,
 		Keep: map[string]int{c.Topology.Unrouted(): c.KeepUnrouted, c.Topology.Quarantine(): c.KeepQuarantine},
 	}
 	ready := upkeep.NewReadyExchanges(c.Topology, b.conn, b.repairs)

@@ -208,3 +208,17 @@ func TestQueuesAreKeptShort(t *testing.T) {
 		}
 	}
 }
+
+// Records that are more than one call reads are forgotten by several, and weighed all the same.
+func TestLargeRecordsAreForgottenInSteps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withEntries(short(), amqp.ExchangeDirect))
+	b.run(t, nil)
+	due := message.At(time.Now().Add(4 * time.Second))
+	for n := range 14 {
+		if _, err := b.park.Park(t.Context(), ofEntry(amqp.ExchangeDirect, fmt.Sprint("m-", n), strings.Repeat("x", 1<<20)), due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "nothing is stored", func() bool { return b.usage(t, amqp.ExchangeDirect) == redisbridge.Usage{} })
+}

@@ -32,7 +32,7 @@ func TestMetricsOverTLSWithAToken(t *testing.T) {
 	authority := servertest.NewAuthority(t)
 	certFile, keyFile := authority.Issue(t, "server", time.Now().Add(-time.Minute), "127.0.0.1")
 	token := secretFile(t, "token", "first\n", 0o600)
-	// Nobody applies the topology. So the consumer waits for it and is not ready.
+	// The topology is missing: the consumer waits for it, and is not ready.
 	w := startServing(t, vars, nil, "consume", "--queue", "q", "--wait-for-topology",
 		"--metrics-cert-file", certFile, "--metrics-key-file", keyFile, "--metrics-token-file", token)
 	if _, says := w.ask(t, authority, "/healthz", ""); !strings.Contains(says, "expired") {

@@ -22,7 +22,7 @@ const (
 		"zcard zcount zrange zrangebyscore zrank zrevrangebyscore zscore"
 	// ofDoctor tells how the server is set.
 	ofDoctor = "info config|get client|info acl|whoami"
-	ofBridge = ofChange + " " + ofReading + " hdel hexists hkeys hvals set del pexpire sismember srem zmscore " +
+	ofBridge = ofChange + " " + ofReading + " hdel hexists hkeys hstrlen hvals set del pexpire sismember srem zmscore " +
 		"subscribe unsubscribe config|get"
 	// ofLedger is for keys of the ledger alone.
 	ofLedger = "evalsha eval get set del pexpire pttl"

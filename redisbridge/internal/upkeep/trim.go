@@ -11,19 +11,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 // Trim takes the oldest messages out of queues that grow beyond a limit. A limit of the queue's own
 // would not do: a full unrouted queue that refuses holds up the tier that a message comes from, and
-// one that does not loses messages of which nobody hears.
+// one that drops its oldest message does so silently.
 type Trim struct {
-	Topology *topology.Topology
-	Conn     *broker.Conn
-	Keep     map[string]int // at most, by queue; 0 is no limit
-	Every    time.Duration
-	First    func() bool // whether this bridge is the one that looks
-	Logger   *slog.Logger
+	Conn   *broker.Conn
+	Keep   map[string]int // at most, by queue; 0 is no limit
+	Every  time.Duration
+	First  func() bool // whether this bridge is the one that looks
+	Logger *slog.Logger
 
 	removed atomic.Int64
 	said    string

@@ -98,6 +98,9 @@ local function reweigh()
       for _, key in ipairs(redis.call('ZRANGE', bucket_key(in_part, bucket), 0, -1)) do keys[#keys + 1] = key end
     end
   end
+  local bytes = 0
+  for _, key in ipairs(keys) do bytes = bytes + redis.call('HSTRLEN', envelopes_key(KEYS[4], key), key) end
+  if bytes > most_bytes then return end
   redis.call('DEL', usage_key(KEYS[4]))
   for _, key in ipairs(keys) do
     local stored = not seen[key] and redis.call('HGET', envelopes_key(KEYS[4], key), key)
@@ -248,12 +251,17 @@ end
 
 -- Forgets what was kept for long enough, and returns when to do so again.
 local function forget()
-  local over = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, most_forgotten)
+  local due, over, bytes = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, most_forgotten), {}, 0
+  for _, id in ipairs(due) do
+    if bytes > most_bytes then break end
+    bytes = bytes + redis.call('HSTRLEN', envelopes_key(KEYS[4], id), id)
+    over[#over + 1] = id
+  end
   if #over > 0 then redis.call('ZREM', KEYS[5], unpack(over)) end
   for _, id in ipairs(over) do forget_record(KEYS[4], id) end
   write_weights(KEYS[4])
   if #over > 0 then forget_entries(KEYS[4]) end
-  if #over == most_forgotten then return now end
+  if #over == most_forgotten or #over < #due then return now end
   local oldest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
   return oldest and tonumber(oldest) + forget_every -- so that many go at once
 end

@@ -200,6 +200,7 @@ local function has_envelope(stored)
 end
 
 local weighed = {} -- by entry, what the call has added
+local most_bytes = 4194304 -- of records that one call reads to weigh them; one may be larger
 
 -- Takes down that a record gives way to another one; nil or false is none.
 local function weigh(key, old, new)

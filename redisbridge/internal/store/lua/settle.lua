@@ -10,7 +10,7 @@
 --       published and for promote at, and the part of the schedule, in one
 -- Returns the number of messages settled. O(log N) per message.
 local most = 500 -- messages that one call can bear, and more
-local now, settled, left = clock(), 0, 0
+local now, settled, left, bytes = clock(), 0, 0, 0
 local window, after = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 -- Notes down in told what is left of a record whose message was delivered before this, and
@@ -45,7 +45,8 @@ for first = 3, #ARGV, 2 * most do
       local over = math.max(due, published + window)
       if version > 0 then over = math.max(over, due + after) end
       if due <= now then over = math.max(over, note_delivered(id, told)) end
-      if over > now then
+      if over <= now then bytes = bytes + redis.call('HSTRLEN', envelopes_key(KEYS[3], id), id) end
+      if over > now or bytes > most_bytes then -- what is much, claims forget step by step
         local k = #kept
         kept[k + 1], kept[k + 2] = over, id
       else
