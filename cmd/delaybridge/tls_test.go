@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"net/http"
 	"net/url"
 	"strings"
@@ -38,7 +37,7 @@ func overTLS(t *testing.T) *encrypted {
 		if query.Has("addr") || query.Has("master_name") {
 			continue // whose servers tell clients where the others are
 		}
-		address, cut := servertest.Encrypted(t, u.Host, e.serverConfig(t))
+		address, cut := e.trusted.Encrypt(t, u.Host)
 		u.Scheme, u.Host = scheme, address
 		for parameter, file := range map[string]string{"cacertfile": e.trusted.File, "certfile": clientCert, "keyfile": clientKey} {
 			query.Set(parameter, file)
@@ -59,21 +58,6 @@ func overTLS(t *testing.T) *encrypted {
 func (e *encrypted) serverUntil(t *testing.T, until time.Time) {
 	t.Helper()
 	e.trusted.Issue(t, "server", until, "127.0.0.1")
-}
-
-func (e *encrypted) serverConfig(t *testing.T) func() *tls.Config {
-	t.Helper()
-	certFile, keyFile := e.trusted.Files("server")
-	return func() *tls.Config {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			t.Error(err)
-		}
-		return &tls.Config{
-			Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: e.trusted.Pool(),
-		}
-	}
 }
 
 // run runs a command that has to end with a code, and returns what it says.

@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"maps"
 	"net/url"
@@ -38,16 +37,10 @@ func TestMutualTLS(t *testing.T) {
 	}
 	authority, another := servertest.NewAuthority(t), servertest.NewAuthority(t)
 	later := time.Now().Add(time.Hour)
-	serverCert, serverKey := authority.Issue(t, "server", later, "127.0.0.1", "rabbit.example")
+	authority.Issue(t, "server", later, "127.0.0.1", "rabbit.example")
 	clientCert, clientKey := authority.Issue(t, "client", later)
 	strangerCert, strangerKey := another.Issue(t, "client", later)
-	address, cut := servertest.Encrypted(t, u.Host, func() *tls.Config {
-		pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
-		if err != nil {
-			t.Error(err)
-		}
-		return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(), MinVersion: tls.VersionTLS12}
-	})
+	address, cut := authority.Encrypt(t, u.Host)
 	good := url.Values{"cacertfile": {authority.File}, "certfile": {clientCert}, "keyfile": {clientKey}}
 	for name, c := range map[string]struct {
 		change url.Values

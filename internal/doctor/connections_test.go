@@ -1,7 +1,6 @@
 package doctor_test
 
 import (
-	"crypto/tls"
 	"net/url"
 	"strings"
 	"testing"
@@ -38,13 +37,7 @@ func certificates(t *testing.T, i *installation) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		address, _ := servertest.Encrypted(t, u.Host, func() *tls.Config {
-			pair, err := tls.LoadX509KeyPair(authority.Files("server"))
-			if err != nil {
-				t.Error(err)
-			}
-			return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool()}
-		})
+		address, _ := authority.Encrypt(t, u.Host)
 		u.Scheme, u.Host = scheme, address
 		u.RawQuery = url.Values{"cacertfile": {authority.File}, "certfile": {clientCert}, "keyfile": {clientKey}}.Encode()
 		return u.String()

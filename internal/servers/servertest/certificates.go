@@ -25,6 +25,7 @@ type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	dir         string
+	renewal     sync.RWMutex // a certificate and its key are read together
 }
 
 // NewAuthority returns one whose files last as long as the test.
@@ -44,6 +45,8 @@ func NewAuthority(t testing.TB) *Authority {
 // It replaces those that it has issued for the same name.
 func (a *Authority) Issue(t testing.TB, name string, until time.Time, hosts ...string) (certFile, keyFile string) {
 	t.Helper()
+	a.renewal.Lock()
+	defer a.renewal.Unlock()
 	key := newKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
@@ -108,10 +111,20 @@ func writePEM(t testing.TB, file, kind string, der []byte) {
 	}
 }
 
-// Encrypted returns an address at which target is to be had over TLS, as one that is configured so. Cut ends
-// the connections that there are.
-func Encrypted(t testing.TB, target string, config func() *tls.Config) (address string, cut func()) {
+// Encrypt returns an address at which target is to be had over TLS. Its certificate is the one that was issued
+// last for the name "server", and clients have to show one of this authority. Cut ends the connections that
+// there are.
+func (a *Authority) Encrypt(t testing.TB, target string) (address string, cut func()) {
 	t.Helper()
+	config := func() *tls.Config {
+		a.renewal.RLock()
+		defer a.renewal.RUnlock()
+		pair, err := tls.LoadX509KeyPair(a.Files("server"))
+		if err != nil {
+			t.Error(err)
+		}
+		return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool(), MinVersion: tls.VersionTLS12}
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
