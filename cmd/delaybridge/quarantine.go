@@ -97,6 +97,7 @@ with 1 where a message could not be replayed; it stays.`,
 	}
 	choice := newQuarantineChoice(cmd, true)
 	to := cmd.Flags().String("to", "queue", "queue: the one it comes from; ready: the ready exchange")
+	incomplete := cmd.Flags().Bool("incomplete", false, "also messages with headers that cannot be decoded, without these")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		targets := map[string]quarantine.Target{"queue": quarantine.ToQueue, "ready": quarantine.ToReady}
@@ -107,7 +108,7 @@ with 1 where a message could not be replayed; it stays.`,
 		return a.inQuarantine(cmd.Context(), choice, ids, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, replayRow, "ID", "TO", "RESULT")
 			failed := 0
-			err := q.Replay(ctx, f, choice.limit, target, func(r quarantine.Replayed) error {
+			err := q.Replay(ctx, f, quarantine.Replaying{To: target, Limit: choice.limit, Incomplete: *incomplete}, func(r quarantine.Replayed) error {
 				choice.found(r.Message)
 				if r.Err != nil {
 					failed++

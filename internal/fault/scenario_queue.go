@@ -101,7 +101,7 @@ func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, replayWithin)
 	defer cancel()
-	return q.Replay(ctx, f, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+	return q.Replay(ctx, f, quarantine.Replaying{}, func(r quarantine.Replayed) error {
 		if errors.Is(r.Err, quarantine.ErrUndecodable) { // as a stranger may send it
 			return nil
 		}

@@ -131,7 +131,7 @@ func (w *ward) look(f quarantine.Filter, limit int) (ids []string) {
 func (w *ward) replay(f quarantine.Filter, to quarantine.Target) map[string]quarantine.Replayed {
 	w.t.Helper()
 	all := map[string]quarantine.Replayed{}
-	err := w.Replay(w.t.Context(), f, 0, to, func(r quarantine.Replayed) error {
+	err := w.Replay(w.t.Context(), f, quarantine.Replaying{To: to}, func(r quarantine.Replayed) error {
 		all[r.ID] = r
 		return nil
 	})
@@ -403,7 +403,7 @@ func TestReplayLeavesWhatItCannotSend(t *testing.T) {
 	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
 	failed := map[string]error{}
 	n := 0
-	if err := w.Replay(t.Context(), quarantine.Filter{}, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+	if err := w.Replay(t.Context(), quarantine.Filter{}, quarantine.Replaying{}, func(r quarantine.Replayed) error {
 		n++
 		if r.Err != nil {
 			failed[r.ID+" "+r.To] = r.Err
@@ -462,7 +462,7 @@ func TestInterruptedAnywhereNothingIsLost(t *testing.T) {
 	w.quarantined(n, "billing")
 	ctx, interrupt := context.WithCancel(t.Context())
 	replayed := 0
-	err := w.Replay(ctx, quarantine.Filter{}, 0, quarantine.ToQueue, func(r quarantine.Replayed) error {
+	err := w.Replay(ctx, quarantine.Filter{}, quarantine.Replaying{}, func(r quarantine.Replayed) error {
 		if replayed++; replayed == 100 {
 			interrupt()
 		}
@@ -476,10 +476,11 @@ func TestInterruptedAnywhereNothingIsLost(t *testing.T) {
 }
 
 // Of a message whose headers cannot all be decoded the others are shown, and nothing behind it waits. It is
-// not replayed, since it would lose some.
+// replayed only if it may lose some.
 func TestAMessageOfWhichNotAllCanBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
+	w.queue("billing", "#")
 	w.publish(w.topology.EntryExchange(), "k", amqp.Publishing{MessageId: "long", Body: []byte("kept"), Headers: amqp.Table{
 		"list": make([]any, 8193), "mine": "kept", wire.HeaderQueue: "payroll", "x-delay": int64(1500),
 	}})
@@ -521,10 +522,15 @@ func TestAMessageOfWhichNotAllCanBeRead(t *testing.T) {
 		t.Errorf("replayed: %v", got.Err)
 	}
 	w.wantHeld(w.topology.Quarantine(), 2)
-	if err := w.Purge(t.Context(), quarantine.Filter{IDs: []string{"long"}}, 0, func(*quarantine.Message) error { return nil }); err != nil {
+	if err := w.Replay(t.Context(), quarantine.Filter{IDs: []string{"long"}}, quarantine.Replaying{Incomplete: true}, func(r quarantine.Replayed) error { return r.Err }); err != nil {
 		t.Error(err)
 	}
 	w.wantHeld(w.topology.Quarantine(), 1)
+	w.wantHeld("billing", 1)
+	d, ok, err = ch.Get("billing", true)
+	if err != nil || !ok || broker.Undecodable(&d) != "" || d.Headers["mine"] != "kept" || string(d.Body) != "kept" || w.topology.Message(&d).Journey.Path != message.PathReplay {
+		t.Errorf("replayed without some headers: %+v (%v)", d, err)
+	}
 }
 
 // What a publisher writes into headers of the bridge's own decides nothing about its message here.

@@ -38,8 +38,15 @@ var (
 	// ErrNoMessage: what Redis held was no message.
 	ErrNoMessage = errors.New("it is not a message but what could not be read as one")
 	// ErrUndecodable: to send it on would lose those of its headers that cannot be decoded.
-	ErrUndecodable = errors.New("some of its headers cannot be decoded and would be lost: move it with a shovel of RabbitMQ's, or purge it")
+	ErrUndecodable = errors.New("some of its headers cannot be decoded and would be lost: send it on without them (--incomplete), move it with a shovel of RabbitMQ's, or purge it")
 )
+
+// Replaying says how messages are replayed.
+type Replaying struct {
+	To         Target
+	Limit      int  // at most so many messages; 0 is all of them
+	Incomplete bool // also those with headers that cannot be decoded, and without these
+}
 
 // Replayed is what became of a message.
 type Replayed struct {
@@ -48,20 +55,19 @@ type Replayed struct {
 	Err error  // why it is in quarantine still; nil where it is not
 }
 
-// Replay sends each message that f chooses, at most limit of them unless that is 0, to
-// where it is handled again. It leaves quarantine once the broker has confirmed it.
-// Its attempts count anew, and its history goes along. report is told of each; an error
-// of it ends the replay.
-func (q *Quarantine) Replay(ctx context.Context, f Filter, limit int, to Target, report func(Replayed) error) error {
+// Replay sends each message that f chooses to where it is handled again. It leaves quarantine
+// once the broker has confirmed it. Its attempts count anew, and its history goes along. report
+// is told of each; an error of it ends the replay.
+func (q *Quarantine) Replay(ctx context.Context, f Filter, how Replaying, report func(Replayed) error) error {
 	return q.connected(ctx, func(w *walk) error {
 		w.connect()
-		r := &replay{walk: w, publisher: broker.NewPublisher(w.publishing), tracer: q.tracer, to: to, report: report, asked: map[destination]error{}}
+		r := &replay{walk: w, publisher: broker.NewPublisher(w.publishing), tracer: q.tracer, how: how, report: report, asked: map[destination]error{}}
 		return w.all(ctx, func(m *Message, remove func() error) (bool, error) {
 			if !f.Matches(m) {
 				return true, nil
 			}
 			w.matched++
-			return w.matched != limit, r.send(ctx, m, remove)
+			return w.matched != how.Limit, r.send(ctx, m, remove)
 		})
 	})
 }
@@ -70,7 +76,7 @@ type replay struct {
 	*walk
 	publisher *broker.Publisher
 	tracer    *tracing.Tracer
-	to        Target
+	how       Replaying
 	report    func(Replayed) error
 	asked     map[destination]error // what came of looking whether they are there
 }
@@ -92,7 +98,7 @@ func (r *replay) send(ctx context.Context, m *Message, remove func() error) erro
 	if strings.HasPrefix(m.Error, wire.ErrEnvelope.Error()) {
 		err = ErrNoMessage
 	}
-	if m.undecodable {
+	if m.undecodable && !r.how.Incomplete {
 		err = ErrUndecodable
 	}
 	if err == nil {
@@ -150,11 +156,11 @@ func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoi
 	to := destination{exchange: r.topology.ReadyExchangeOf(m.Entry)}
 	key := m.RoutingKey
 	switch {
-	case r.to == ToQueue && m.expired:
+	case r.how.To == ToQueue && m.expired:
 		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: message.PathReplay}
-	case r.to == ToQueue && m.Journey.Queue == r.topology.Command():
+	case r.how.To == ToQueue && m.Journey.Queue == r.topology.Command():
 		to.exchange, journey = r.topology.Command(), message.Journey{}
-	case r.to == ToQueue && m.Journey.Queue != "":
+	case r.how.To == ToQueue && m.Journey.Queue != "":
 		to = destination{r.topology.RetryExchange(), m.Journey.Queue}
 		key = to.queue
 		again.Journey.Replayed(now)
