@@ -181,9 +181,11 @@ func (w *world) countMails(db *sql.DB, final *history.Final) error {
 	return rows.Err()
 }
 
-// emptyQueues lists the messages that lie in any queue.
+// emptyQueues lists the messages that lie in any queue. Of what strangers sent, some has to be in quarantine
+// since it was over their quota.
 func (w *world) emptyQueues(final *history.Final) error {
-	return w.channel(func(ch *amqp.Channel) error {
+	refused := false
+	err := w.channel(func(ch *amqp.Channel) error {
 		names := []string{queue, slowQueue, plainQueue, mailQueue, strangersQueue}
 		if w.hasPython() {
 			names = append(names, pythonQueue)
@@ -200,17 +202,23 @@ func (w *world) emptyQueues(final *history.Final) error {
 				if !ok {
 					break
 				}
-				if string(d.Body) == forgedBody {
-					continue // its publisher can have it end there
+				reason := fmt.Sprint(d.Headers[wire.HeaderError])
+				if string(d.Body) == forgedBody { // its publisher can have it end there
+					refused = refused || strings.Contains(reason, redisbridge.ErrQuota.Error())
+					continue
 				}
 				if name == w.topology.Quarantine() && !w.sent(&d) {
 					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.Body)))
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: fmt.Sprint(d.Headers[wire.HeaderError])})
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: reason})
 			}
 		}
 		return nil
 	})
+	if err == nil && !refused {
+		w.surprise("no flood of a stranger was over its quota")
+	}
+	return err
 }
 
 // sent says whether a message is what was sent for its order.

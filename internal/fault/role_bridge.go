@@ -15,7 +15,7 @@ func (p *player) bridge(ctx context.Context) error {
 	}
 	defer func() { _ = client.Close() }()
 	b, err := redisbridge.New(redisbridge.Config{
-		Client: client, AMQPURL: p.AMQP, Topology: p.topology, Name: p.Name, Lease: p.Bridge.Lease, RepairEvery: p.Bridge.RepairEvery, Tombstones: p.Tombstones, Logger: p.log,
+		Client: client, AMQPURL: p.AMQP, Topology: p.topology, Name: p.Name, Lease: p.Bridge.Lease, RepairEvery: p.Bridge.RepairEvery, Tombstones: p.Tombstones, Quotas: quotas(), Logger: p.log,
 		Observe: func(step redisbridge.Step, _ string, _ message.Path) { p.step(step.String()) },
 	})
 	if err != nil {

@@ -12,13 +12,29 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // forgedBody is that of all messages of a stranger.
 const forgedBody = "forged"
 
+// quotas are those of the run's bridges. A flood is over that of the strangers, and no order is over its own.
+func quotas() map[string]redisbridge.Quota {
+	plenty := redisbridge.Quota{Messages: 1 << 20, Bytes: 1 << 40, Delay: 24 * time.Hour, Body: 1 << 30}
+	return map[string]redisbridge.Quota{
+		"": plenty, trackedEntry().Name: plenty,
+		strangers().Name: {Messages: 20, Body: 1 << 20},
+	}
+}
+
+// Every so often a stranger publishes that many messages at once, all of which are to be parked.
+const (
+	floodEvery = 5 * time.Second
+	flood      = 100
+)
+
 // stranger publishes to an entry of its own, with the IDs of orders that are under way and with headers
-// that only the bridge may write. To do the others no harm is the rules' business.
+// that only the bridge may write, and floods it. To do the others no harm is the rules' business.
 func (p *player) stranger(ctx context.Context) error {
 	conn, err := broker.New(broker.Config{URL: p.AMQP, Name: p.Name, Logger: p.log})
 	if err != nil {
@@ -30,7 +46,12 @@ func (p *player) stranger(ctx context.Context) error {
 	go func() { ended <- conn.Run(connected) }()
 	publisher := broker.NewPublisher(conn)
 	rng := rand.New(rand.NewPCG(p.Seed, uint64(p.Life)))
+	var flooded time.Time
 	for ctx.Err() == nil {
+		if time.Since(flooded) > floodEvery {
+			flooded = time.Now()
+			p.flood(ctx, publisher)
+		}
 		now := int(float64(history.Now()-p.Began) / 1e6 * p.Rate)
 		out := broker.Outgoing{
 			// RabbitMQ 3.10 may take it to the default entry's ready exchange. No queue is bound there by this key.
@@ -44,6 +65,18 @@ func (p *player) stranger(ctx context.Context) error {
 	}
 	hangUp()
 	return <-ended
+}
+
+// flood publishes without waiting for any confirm in between.
+func (p *player) flood(ctx context.Context, publisher *broker.Publisher) {
+	attempt, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	for n := range flood {
+		_ = publisher.Publish(attempt, broker.Outgoing{
+			Exchange: p.topology.EntryExchangeOf(strangers().Name), RoutingKey: "stranger", Mandatory: true,
+			Publishing: amqp.Publishing{MessageId: fmt.Sprintf("flood-%d-%d", p.Life, n), DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(3500)}, Body: []byte(forgedBody)},
+		}, func(error) {})
+	}
 }
 
 // forged is a message with the ID of order n.
