@@ -79,6 +79,9 @@ type Config struct {
 	// Tombstones is for how long it is known of a message that it was cancelled or
 	// rescheduled, from when it is due. Defaults to 24 hours.
 	Tombstones time.Duration
+	// WaitReplicas is how many replicas of Redis must have a message, or a change of it, before that
+	// succeeds; see redisbridge.ParkConfig. Defaults to 0.
+	WaitReplicas int
 	// Quotas are those of the entries, by name, as the bridges have them: what is parked over one is
 	// refused (redisbridge.ErrQuota). Defaults to none.
 	Quotas map[string]redisbridge.Quota
@@ -106,7 +109,7 @@ func read(from settings.Sources) (Config, error) {
 	}
 	return Config{
 		AMQPURL: s.AMQPURL, RedisURL: s.RedisURL, Topology: s.Described,
-		DedupeWindow: s.DedupeWindow, Remember: s.Remember, Tombstones: s.Tombstones, Quotas: s.Quotas,
+		DedupeWindow: s.DedupeWindow, Remember: s.Remember, Tombstones: s.Tombstones, WaitReplicas: s.WaitReplicas, Quotas: s.Quotas,
 	}, nil
 }
 
@@ -125,7 +128,7 @@ type Client struct {
 	relays    []*outbox.Relay
 }
 
-// New checks c. It does no I/O, but to read the URLs of files. The error names every fault of c at once.
+// New checks c. It does no I/O, but to read files that hold URLs or certificates. The error names every fault of c at once.
 func New(c Config) (*Client, error) {
 	t, err := topology.New(c.Topology)
 	if err != nil {
@@ -168,7 +171,7 @@ func (c *Client) openPark() (err error) {
 	}
 	c.park, err = redisbridge.NewPark(redisbridge.ParkConfig{
 		Client: c.redis, Topology: c.topology, AMQPURL: c.config.AMQPURL, Window: c.config.DedupeWindow,
-		Remember: c.config.Remember, Tombstones: c.config.Tombstones, Quotas: c.config.Quotas, TracerProvider: c.config.TracerProvider,
+		Remember: c.config.Remember, Tombstones: c.config.Tombstones, WaitReplicas: c.config.WaitReplicas, Quotas: c.config.Quotas, TracerProvider: c.config.TracerProvider,
 	})
 	return err
 }

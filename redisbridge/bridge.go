@@ -69,7 +69,7 @@ type Bridge struct {
 	worked atomic.Bool  // whether the inbox was ever consumed
 }
 
-// New checks c. It does no I/O.
+// New checks c. It does no I/O, but to read files that hold a URL or certificates.
 func New(c Config) (*Bridge, error) {
 	var faults []error
 	if c.Client == nil {
@@ -79,8 +79,8 @@ func New(c Config) (*Bridge, error) {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 ||
-		c.KeepUnrouted < 0 || c.KeepQuarantine < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones, BrokerClockWithin, KeepUnrouted and KeepQuarantine must not be negative"))
+		c.KeepUnrouted < 0 || c.KeepQuarantine < 0 || c.WaitReplicas < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones, BrokerClockWithin, KeepUnrouted, KeepQuarantine and WaitReplicas must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -124,7 +124,7 @@ func New(c Config) (*Bridge, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, Quotas: c.Quotas, TracerProvider: c.TracerProvider})
+	b.park, _ = NewPark(ParkConfig{Client: c.Client, Topology: c.Topology, Window: c.Window, Tombstones: c.Tombstones, Quotas: c.Quotas, WaitReplicas: c.WaitReplicas, TracerProvider: c.TracerProvider})
 	b.store = b.park.store
 	b.tracer = tracing.New(c.TracerProvider, tracedAs)
 	b.furnish()

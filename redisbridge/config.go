@@ -70,6 +70,9 @@ type Config struct {
 	Window time.Duration
 	// Tombstones is ParkConfig.Tombstones. Defaults to 24 hours.
 	Tombstones time.Duration
+	// WaitReplicas is ParkConfig.WaitReplicas, for what the bridge takes from the inbox and for
+	// commands. Defaults to 0.
+	WaitReplicas int
 	// Quotas are those of the entries, by their names; the empty name is the default entry's. They
 	// are the same for all bridges and publishers. Defaults to none.
 	Quotas map[string]Quota

@@ -3,9 +3,11 @@ package redisbridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,8 @@ type traffic struct {
 // publishers park side by side, each one message at a time.
 const publishers = 16
 
-func newTraffic(t *testing.T, store *servers.Store) *traffic {
+// newTraffic parks for as many replicas of the store as waitReplicas says.
+func newTraffic(t *testing.T, store *servers.Store, waitReplicas int) *traffic {
 	t.Helper()
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()
@@ -39,6 +42,7 @@ func newTraffic(t *testing.T, store *servers.Store) *traffic {
 	r := &traffic{bench: newBenchAt(t, c, env), dues: dueTimes{at: map[string]time.Time{}}}
 	r.arrivals = listen(t, r.dial(t))
 	r.run(t, nil)
+	r.park = r.waiting(t, waitReplicas)
 	r.stop = r.keepParking(t, publishers, r.parkSoon)
 	t.Cleanup(r.stop)
 	return r
@@ -134,7 +138,7 @@ func never(string) bool { return false }
 func TestClusterMasterKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	store := servertest.RedisForTest(t, servers.Clustered)
-	r := newTraffic(t, store)
+	r := newTraffic(t, store, 0)
 	for _, master := range store.Nodes() {
 		r.await(t, 1+rand.IntN(500), "stored", isNil)
 		if err := master.Kill(t.Context()); err != nil {
@@ -156,7 +160,7 @@ func TestClusterMasterKilledUnderLoad(t *testing.T) {
 func TestSlotsMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	store := servertest.RedisForTest(t, servers.Clustered)
-	r := newTraffic(t, store)
+	r := newTraffic(t, store, 0)
 	operator := operator(servertest.Primaries(t, store.URL()))
 	for _, o := range r.slotOwners(t, operator) {
 		r.await(t, 100, "stored", isNil)
@@ -183,11 +187,14 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 		cutOff      bool // the replica, for a while before the primary dies
 		minReplicas string
 		least, most int // messages lost
+
+		waitReplicas int
 	}{
 		"replica follows": {minReplicas: "0", most: math.MaxInt},
 		"replica cut off": {cutOff: true, minReplicas: "0", least: 1, most: math.MaxInt},
 		// Those apart that were confirmed until the primary missed its replica, what was under way.
 		"replica cut off, min-replicas-to-write": {cutOff: true, minReplicas: "1", most: publishers},
+		"replica cut off, WaitReplicas":          {cutOff: true, minReplicas: "0", waitReplicas: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,16 +204,19 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 			for _, server := range []operator{primary, replica} {
 				server.set(t, "min-replicas-to-write", tc.minReplicas)
 			}
-			r := newTraffic(t, store)
+			r := newTraffic(t, store, tc.waitReplicas)
 			r.await(t, 500+rand.IntN(500), "stored", isNil)
 			replicated := r.all()
 			waitForReplica(t, primary[0])
 			var missed map[string]error // what was told until the primary missed its replica
 			if tc.cutOff {
 				operator(replica).do(t, "REPLICAOF", "127.0.0.1", "1")
-				if tc.least > 0 {
+				switch {
+				case tc.least > 0:
 					r.await(t, 200, "stored", isNil)
-				} else {
+				case tc.waitReplicas > 0: // those in flight, too: they are told a second later
+					r.await(t, 2*publishers, "unconfirmed", func(err error) bool { return errors.Is(err, redisbridge.ErrUnconfirmed) })
+				default:
 					until(t, "the primary misses its replica", func() bool {
 						info, err := primary[0].InfoMap(t.Context(), "replication").Result()
 						return err == nil && info["Replication"]["connected_slaves"] == "0"
@@ -241,6 +251,69 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 				t.Errorf("%d messages are lost, want %d to %d", len(lost), tc.least, tc.most)
 			}
 		})
+	}
+}
+
+// waiting returns a park that waits for replicas.
+func (b *bench) waiting(t testing.TB, replicas int) *redisbridge.Park {
+	t.Helper()
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: b.client, Topology: b.topology, WaitReplicas: replicas})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return park
+}
+
+// Without so many replicas nothing is confirmed, though the primary has it, and says so.
+func TestParkWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, topology.Config{})
+	const many = 5 // more than there are anywhere
+	park := b.waiting(t, many)
+	unconfirmed := func(err error) {
+		t.Helper()
+		if !errors.Is(err, redisbridge.ErrUnconfirmed) || !strings.Contains(err.Error(), "replicas have it, of 5 that redis-wait-replicas asks for") {
+			t.Errorf("got %v", err)
+		}
+	}
+	_, err := park.Park(t.Context(), &message.Message{ID: "o-1"}, message.After(time.Hour))
+	unconfirmed(err)
+	if status, err := b.park.Get(t.Context(), "o-1"); err != nil || status.State != redisbridge.StateParked {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	_, err = park.Cancel(t.Context(), "o-1")
+	unconfirmed(err)
+	if change, err := b.park.Cancel(t.Context(), "o-1"); err != nil || change.Outcome != redisbridge.OutcomeCancelledBefore {
+		t.Errorf("got %+v, %v", change, err)
+	}
+}
+
+// BenchmarkParkWaitsForReplicas compares parking with and without, from many goroutines at a time.
+func BenchmarkParkWaitsForReplicas(b *testing.B) {
+	store := servertest.RedisForTest(b, servers.Watched)
+	top, err := topology.New(topology.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	client, err := redisbridge.NewClient(store.URL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = client.Close() })
+	for _, replicas := range []int{0, 1} {
+		for _, parallel := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%d replicas, %d at a time", replicas, parallel), func(b *testing.B) {
+				park := (&bench{client: client, topology: top}).waiting(b, replicas)
+				b.SetParallelism(parallel)
+				b.RunParallel(func(loop *testing.PB) {
+					for loop.Next() {
+						if _, err := park.Park(b.Context(), &message.Message{ID: fmt.Sprint(rand.Uint64()), RoutingKey: "k", Body: make([]byte, 256)}, message.After(time.Hour)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -49,6 +49,12 @@ type ParkConfig struct {
 	// It is the same for all bridges, publishers and consumers. Defaults to
 	// 24 hours.
 	Tombstones time.Duration
+	// WaitReplicas is how many replicas of Redis must have what is parked, cancelled or
+	// rescheduled before that succeeds (WAIT), so that a failover to one of them does not
+	// lose it. Where fewer have it after a second the error wraps ErrUnconfirmed: the primary
+	// has it, and doing it again does no harm. It takes effect for good with as many as there are.
+	// Defaults to 0: the primary alone.
+	WaitReplicas int
 }
 
 // Defaults of ParkConfig.
@@ -86,8 +92,8 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
 		return nil, errors.New("redisbridge: ParkConfig needs Client and Topology")
 	}
-	if c.Window < 0 || c.Remember < 0 || c.Tombstones < 0 {
-		return nil, errors.New("redisbridge: ParkConfig.Window, Remember and Tombstones must not be negative")
+	if c.Window < 0 || c.Remember < 0 || c.Tombstones < 0 || c.WaitReplicas < 0 {
+		return nil, errors.New("redisbridge: ParkConfig.Window, Remember, Tombstones and WaitReplicas must not be negative")
 	}
 	c.Remember = cmp.Or(c.Remember, defaultRemember)
 	c.Tombstones = cmp.Or(c.Tombstones, defaultTombstones)
@@ -110,6 +116,7 @@ func newStore(c ParkConfig) *store.Store {
 	return store.New(store.Config{
 		Client: c.Client, Topology: c.Topology, Owner: ownerOf(c.AMQPURL),
 		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones, Quotas: quotasOf(c.Quotas),
+		WaitReplicas: c.WaitReplicas,
 	})
 }
 

@@ -58,7 +58,7 @@ and whenever one is deleted. A user without the configure permission needs
 		defer flush()
 		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
-		c.StartWithin, c.Window, c.Tombstones = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones
+		c.StartWithin, c.Window, c.Tombstones, c.WaitReplicas = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones, settings.WaitReplicas
 		c.Quotas = settings.Quotas
 		switch c.ShowEvery = *showEvery; {
 		case *showEvery < 0:

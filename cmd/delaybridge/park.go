@@ -41,7 +41,7 @@ func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Pa
 	}
 	park, err := redisbridge.NewPark(redisbridge.ParkConfig{
 		Client: client, AMQPURL: of, Topology: c.Topology, Window: c.DedupeWindow, Remember: c.Remember, Tombstones: c.Tombstones,
-		Quotas: c.Quotas, TracerProvider: use.provider,
+		Quotas: c.Quotas, WaitReplicas: c.WaitReplicas, TracerProvider: use.provider,
 	})
 	if err != nil {
 		_ = client.Close()

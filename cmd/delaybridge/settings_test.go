@@ -76,8 +76,10 @@ func TestPrecedence(t *testing.T) {
 		"remember":        {"1h", "2h", "1d"},
 		"tombstones":      {"2d", "36h", "3d"},
 		"connect-timeout": {"1s", "2s", "3s"},
-		"log-level":       {"debug", "warn", "error"},
-		"log-format":      {"json", "text", "json"},
+
+		"redis-wait-replicas": {"1", "0", "2"},
+		"log-level":           {"debug", "warn", "error"},
+		"log-format":          {"json", "text", "json"},
 	}
 	for _, s := range settings.All() {
 		t.Run(s.Key, func(t *testing.T) {
@@ -180,6 +182,8 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_TOMBSTONES":      "-1h",
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
+
+			"DELAYBRIDGE_REDIS_WAIT_REPLICAS": "all",
 		}[name]
 		return value, ok
 	})
@@ -195,6 +199,7 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		`dedupe-window (from environment DELAYBRIDGE_DEDUPE_WINDOW): "-1s": must not be negative`,
 		`remember (from environment DELAYBRIDGE_REMEMBER): "0s": must be longer than 0`,
 		`tombstones (from environment DELAYBRIDGE_TOMBSTONES): "-1h": must be longer than 0`,
+		`redis-wait-replicas (from environment DELAYBRIDGE_REDIS_WAIT_REPLICAS): "all": use 0, or the number of replicas of each primary`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
 	} {
 		if !strings.Contains(err.Error(), want) {

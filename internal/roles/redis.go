@@ -13,7 +13,7 @@ const (
 	always = "ping select command cluster|slots asking"
 	// ofLayout compares the layout, and notes it down where there is none.
 	ofLayout = "hgetall hsetnx"
-	ofPark   = "evalsha eval exists hget hset hincrby publish sadd time zadd zrem zscore"
+	ofPark   = "evalsha eval exists hget hset hincrby publish sadd time wait zadd zrem zscore"
 	// ofChange is cancelling and rescheduling.
 	ofChange = ofPark
 	// ofArrival is asking about a message, parking it again, and noting down what came of it.

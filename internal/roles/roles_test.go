@@ -62,13 +62,13 @@ func TestPatterns(t *testing.T) {
 func TestRolesMayWhatTheirScriptsCall(t *testing.T) {
 	t.Parallel()
 	for role, tc := range map[roles.Role]struct{ scripts, direct string }{
-		roles.Publisher: {"park", "hgetall hsetnx"},
-		roles.Consumer:  {"park arrive repark handled", "hgetall hsetnx"},
-		roles.Relay:     {"park cancel reschedule", "hgetall hsetnx"},
+		roles.Publisher: {"park", "hgetall hsetnx wait"},
+		roles.Consumer:  {"park arrive repark handled", "hgetall hsetnx wait"},
+		roles.Relay:     {"park cancel reschedule", "hgetall hsetnx wait"},
 		roles.Operator:  {"look list count tally glance bridges flow clock", "get hgetall hmget info config|get client|info acl|whoami"},
 		roles.Bridge: {
 			"park cancel reschedule arrive repark claim settle postpone yield attend clock handled look list count tally glance bridges flow sweep",
-			"hgetall hsetnx hset set get hmget subscribe unsubscribe config|get publish",
+			"hgetall hsetnx hset set get hmget subscribe unsubscribe config|get publish wait",
 		},
 	} {
 		want := map[string]bool{}

@@ -34,6 +34,7 @@ type Settings struct {
 	ConnectTimeout                   time.Duration
 	DedupeWindow                     time.Duration
 	Remember, Tombstones             time.Duration
+	WaitReplicas                     int
 	Quotas                           map[string]redisbridge.Quota // by entry
 	LogLevel                         slog.Level
 	LogFormat                        string // text or json
@@ -96,6 +97,7 @@ var all = [...]Setting{
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
 	{"remember", durationText(redisbridge.ParkDefaults().Remember), "how long Redis knows of a message that it was delivered"},
 	{"tombstones", durationText(redisbridge.ParkDefaults().Tombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
+	{"redis-wait-replicas", "0", "how many replicas of Redis must have what is parked, cancelled or rescheduled before that succeeds"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
 	{"log-format", "text", "text or json"},
@@ -321,6 +323,10 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 	case "tombstones":
 		if c.Tombstones, err = wire.ParseDuration(v.Value); err == nil && c.Tombstones < time.Millisecond {
 			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
+	case "redis-wait-replicas":
+		if c.WaitReplicas, err = strconv.Atoi(v.Value); err != nil || c.WaitReplicas < 0 {
+			return fmt.Errorf("%q: use 0, or the number of replicas of each primary", v.Value)
 		}
 	case "connect-timeout":
 		c.ConnectTimeout, err = wire.ParseDuration(v.Value)

@@ -252,25 +252,24 @@ func (s *Store) parkBatch(batch []*pendingPark) {
 	defer end()
 	asked := time.Now()
 	answers := make([]*redis.Cmd, len(byShard))
-	// Each command has its own error, or that of the whole.
-	_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for shard, part := range byShard {
-			if len(part) > 0 {
-				keys, args := s.arguments(shard, part)
-				answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
-			}
+	park := func(pipe redis.Pipeliner, shard int) {
+		keys, args := s.arguments(shard, byShard[shard])
+		answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
+	}
+	var shards []int
+	for shard, part := range byShard {
+		if len(part) > 0 {
+			shards = append(shards, shard)
 		}
-		return nil
-	})
-	for shard, answer := range answers {
-		if answer == nil {
-			continue
-		}
+	}
+	lacking := s.eachNode(ctx, shards, park)
+	for _, shard := range shards {
+		answer, missing := answers[shard], lacking[shard]
 		if undone(answer.Err()) {
 			keys, args := s.arguments(shard, byShard[shard])
-			answer = s.scripts.park.Run(ctx, s.config.Client, keys, args...)
+			answer, missing = s.run(ctx, s.scripts.park, keys, args...)
 		}
-		answerBatch(byShard[shard], answer, s.clocks[shard], asked, time.Now())
+		answerBatch(byShard[shard], answer, missing, s.clocks[shard], asked, time.Now())
 	}
 }
 
@@ -302,7 +301,9 @@ const (
 
 const answerBytes = 7 // for each message
 
-func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *Clock, asked, heard time.Time) {
+// answerBatch gives each message its answer. missing is why those that were stored are not
+// confirmed, or nil.
+func answerBatch(batch []*pendingPark, answer *redis.Cmd, missing error, clock *Clock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
 		failBatch(batch, clock, Classify(err))
@@ -330,7 +331,7 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, clock *Clock, asked, h
 			continue
 		}
 		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: InstantOf(unix48(outcome[1:]))}
-		one.answer <- nil
+		one.answer <- missing
 	}
 }
 

@@ -93,7 +93,8 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ shardK
 	key := keyOf(entry, id)
 	shard, _ := locate(key, len(s.keys))
 	script, keys, args := call(s.keys[shard], key)
-	answer, err := script.Run(ctx, s.config.Client, keys, args...).Slice()
+	called, missing := s.run(ctx, script, keys, args...)
+	answer, err := called.Slice()
 	if err != nil {
 		return Change{}, Classify(err)
 	}
@@ -101,7 +102,7 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ shardK
 	if err != nil {
 		return Change{}, errors.Join(ErrUnconfirmed, err)
 	}
-	return change, nil
+	return change, missing
 }
 
 // checkID rejects what cannot be a message's ID.

@@ -5,6 +5,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Config struct {
 	Owner                        Owner
 	Window, Remember, Tombstones time.Duration
 	Quotas                       map[string]Quota // by entry
+	WaitReplicas                 int
 }
 
 // Store is what Redis has under the prefix of a topology. It may be used from many
@@ -61,6 +63,98 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	s.checked.Store(true)
+	return nil
+}
+
+// replicasWithin is how long a call waits for replicas: less than the client's time limit by default, so
+// that Redis' answer is heard.
+const replicasWithin = time.Second
+
+// eachNode has call send a command for each of some shards, in one pipeline for all that are on a node. Each
+// command has its own error, or that of the whole. It returns for which shards too few replicas have what
+// was written; see redisbridge.ParkConfig.WaitReplicas.
+func (s *Store) eachNode(ctx context.Context, shards []int, call func(_ redis.Pipeliner, shard int)) map[int]error {
+	if s.config.WaitReplicas == 0 {
+		_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, shard := range shards {
+				call(pipe, shard)
+			}
+			return nil
+		})
+		return nil
+	}
+	on := map[redis.Cmdable][]int{}
+	for _, shard := range shards {
+		node := s.nodeOf(ctx, s.keys[shard].state)
+		on[node] = append(on[node], shard)
+	}
+	lacking := map[int]error{}
+	var mu sync.Mutex
+	var nodes sync.WaitGroup
+	for node, shards := range on {
+		nodes.Go(func() {
+			missing := s.replicated(ctx, node, func(pipe redis.Pipeliner) {
+				for _, shard := range shards {
+					call(pipe, shard)
+				}
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			for _, shard := range shards {
+				lacking[shard] = missing
+			}
+		})
+	}
+	nodes.Wait()
+	return lacking
+}
+
+// run is eachNode for one script, which is sent along where the node may not know it.
+func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer *redis.Cmd, missing error) {
+	if s.config.WaitReplicas == 0 {
+		return script.Run(ctx, s.config.Client, keys, args...), nil
+	}
+	for range 2 {
+		missing = s.replicated(ctx, s.nodeOf(ctx, keys[0]), func(pipe redis.Pipeliner) {
+			answer = script.Eval(ctx, pipe, keys, args...)
+		})
+		cluster, is := s.config.Client.(*redis.ClusterClient)
+		if !is || !redis.HasErrorPrefix(answer.Err(), "MOVED") {
+			break
+		}
+		cluster.ReloadState(ctx)
+	}
+	return answer, missing
+}
+
+// nodeOf returns the client of the node that has a key: the one that replicas are asked of.
+func (s *Store) nodeOf(ctx context.Context, key string) redis.Cmdable {
+	if cluster, is := s.config.Client.(*redis.ClusterClient); is {
+		if node, err := cluster.MasterForKey(ctx, key); err == nil {
+			return node
+		}
+	}
+	return s.config.Client
+}
+
+// replicated sends commands to a node, and returns an error unless enough of its replicas have what they wrote.
+func (s *Store) replicated(ctx context.Context, node redis.Cmdable, send func(redis.Pipeliner)) error {
+	if _, is := node.(*redis.ClusterClient); is { // it has no such node now, and sends WAIT to any
+		_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error { send(pipe); return nil })
+		return fmt.Errorf("%w: the cluster has no node now whose replicas could be asked", ErrUnconfirmed)
+	}
+	var wait *redis.Cmd
+	_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		send(pipe)
+		wait = pipe.Do(ctx, "WAIT", s.config.WaitReplicas, replicasWithin.Milliseconds())
+		return nil
+	})
+	switch n, err := wait.Int(); {
+	case err != nil:
+		return fmt.Errorf("%w: whether replicas have it is unknown: %w", ErrUnconfirmed, err)
+	case n < s.config.WaitReplicas:
+		return fmt.Errorf("%w: after %v, %d replicas have it, of %d that redis-wait-replicas asks for", ErrUnconfirmed, replicasWithin, n, s.config.WaitReplicas)
+	}
 	return nil
 }
 
