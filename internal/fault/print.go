@@ -54,7 +54,9 @@ func (r *Result) Print(out, errs io.Writer, c Config) int {
 
 // untried names the scenarios that the run has not come to.
 func (r *Result) untried() []string {
-	return slices.DeleteFunc(Scenarios(), func(name string) bool { return r.Injected[name] > 0 })
+	return slices.DeleteFunc(Scenarios(), func(name string) bool {
+		return r.Injected[name] > 0 || slices.Contains(r.Withheld, name)
+	})
 }
 
 // summary counts what nobody asked for as wrong.

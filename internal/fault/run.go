@@ -72,6 +72,8 @@ type Result struct {
 	*history.Report
 	// Injected counts how often each scenario was used.
 	Injected map[string]int
+	// Withheld are the scenarios that the broker cannot bear.
+	Withheld []string
 	// Surprises are what nobody asked for: a process that ended by itself,
 	// something deleted that was not put back.
 	Surprises []string
@@ -121,6 +123,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		result.Surprises = append(result.Surprises, w.surprises...)
 		for name, n := range w.injected {
 			result.Injected[name] += n
+		}
+		if w.withheld != "" {
+			result.Withheld = append(result.Withheld, w.withheld)
 		}
 		result.Dirs = append(result.Dirs, w.dir)
 	}
@@ -221,6 +226,7 @@ type stagehand struct {
 	part      part
 	surprises []string
 	injected  map[string]int
+	withheld  string // a scenario
 }
 
 func (s *stagehand) say(format string, args ...any) {
@@ -238,7 +244,10 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err := w.populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}
-	acts := s.acts(s.part)
+	acts, err := s.bearable(w, s.acts(s.part))
+	if err != nil {
+		return nil, err
+	}
 	leave := w.operate(ctx)
 	err = s.playAll(ctx, w, acts)
 	leave()
@@ -258,6 +267,24 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	return Judge(s.dir)
+}
+
+// bearable takes the scenario out of acts that the broker cannot bear, and says so.
+func (s *stagehand) bearable(w *world, acts []act) ([]act, error) {
+	name, why, err := w.withheld()
+	if err != nil || name == "" {
+		return acts, err
+	}
+	s.say("%s: %s is left out: %s", s.part.name, name, why)
+	s.withheld = name
+	for n := range acts {
+		acts[n].deck = slices.DeleteFunc(acts[n].deck, func(one scenario) bool { return one.name == name })
+	}
+	acts = slices.DeleteFunc(acts, func(a act) bool { return a.hands > 0 && len(a.deck) == 0 })
+	if len(acts) == 0 {
+		return nil, fmt.Errorf("scenario %q: %s", name, why)
+	}
+	return acts, nil
 }
 
 func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
