@@ -7,6 +7,8 @@ SHELL := /bin/bash
 # Most tests wait for a broker rather than for a processor, so many run at a time. RACE=1 looks for data races, too,
 # which takes twice as long on two cores.
 GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -parallel=8 -timeout=20m
+# Begun first, so that none of them is alone at the end.
+LONGEST    := ./redisbridge ./internal/servers ./internal/fault ./cmd/delaybridge ./consumer ./internal/doctor
 DEVSERVERS := go run ./internal/servers/cmd/devservers
 LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -32,7 +34,7 @@ down: ## Stop what up has started and remove its data
 
 .PHONY: test
 test: ## Run every test, against real servers
-	@$(DEVSERVERS) run --databases -- $(GOTEST) ./...
+	@$(DEVSERVERS) run --databases -- $(GOTEST) $(LONGEST) ./...
 	@cd bench/compare && $(GOTEST) ./...
 
 .PHONY: test-integration
