@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 const (
 	formatCommands    = "commands"
 	formatDefinitions = "definitions"
+	formatKubernetes  = "kubernetes"
 )
 
 func newPermissionsCommand(a *app) *cobra.Command {
@@ -26,6 +28,8 @@ func newPermissionsCommand(a *app) *cobra.Command {
 		Long: `Prints the commands that make a user with the permissions of a role, on RabbitMQ and in
 Redis, and no others: replace PASSWORD in them. No server is asked, and nothing is changed.
 With -o definitions it prints the permissions alone, for 'rabbitmqctl import_definitions'.
+With -o kubernetes and --cluster it prints a User and a Permission, as YAML, for RabbitMQ's
+messaging-topology-operator, and nothing for Redis.
 
 The roles:
 
@@ -38,17 +42,19 @@ The roles:
 
 docs/permissions.md says what each role may not do.`,
 		Example: `  delaybridge permissions --role publisher --entry orders
-  delaybridge permissions --role consumer --queue billing --user billing > make-user.sh`,
+  delaybridge permissions --role consumer --queue billing --user billing > make-user.sh
+  delaybridge permissions --role bridge -o kubernetes --cluster rabbitmq | kubectl apply -f -`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	var role, user string
+	var role, user, cluster string
 	var scope roles.Scope
 	flags := cmd.Flags()
 	flags.StringVar(&role, "role", "", "publisher, bridge, consumer, operator or relay (required)")
 	flags.StringArrayVar(&scope.Entries, "entry", nil, "for a publisher, a consumer or a relay: one of the setting entries, or '' for the default one; may be repeated (default: the default one, and for a relay all)")
 	flags.StringArrayVar(&scope.Queues, "queue", nil, "for a consumer: a queue that it consumes; for an operator: one to replay to; may be repeated")
 	flags.StringVar(&user, "user", "", "name of the user (default: prefix and role, such as delaybridge-publisher)")
-	format := outputFlag(cmd, formatCommands, formatDefinitions)
+	flags.StringVar(&cluster, "cluster", "", "for -o kubernetes: name of the RabbitmqCluster, in the same namespace")
+	format := outputFlag(cmd, formatCommands, formatDefinitions, formatKubernetes)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -74,10 +80,17 @@ docs/permissions.md says what each role may not do.`,
 			user = settings.Topology.Prefix() + "-" + role
 		}
 		g := grant{roles.Role(role), user, uri.Vhost, rights}
-		if *format == formatDefinitions {
-			return g.definitions(a)
+		if err := g.check(*format, cluster); err != nil {
+			return usage(err)
 		}
-		_, err = a.out.Write([]byte(g.commands()))
+		switch *format {
+		case formatDefinitions:
+			return g.definitions(a)
+		case formatKubernetes:
+			_, err = a.out.Write([]byte(g.resources(cluster)))
+		default:
+			_, err = a.out.Write([]byte(g.commands()))
+		}
 		return err
 	}
 	return cmd
@@ -97,6 +110,64 @@ type grant struct {
 	role        roles.Role
 	user, vhost string
 	rights      roles.Rights
+}
+
+// resourceName is what Kubernetes takes for the name of a resource.
+var resourceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+// check refuses names that Kubernetes would refuse, and a cluster that would not be used.
+func (g grant) check(format, cluster string) error {
+	const rule = "with -o kubernetes use lower-case letters, digits, '-' and '.'"
+	switch {
+	case format != formatKubernetes && cluster != "":
+		return fmt.Errorf("--cluster %q: only with -o kubernetes", cluster)
+	case format != formatKubernetes:
+		return nil
+	case cluster == "":
+		return errors.New("--cluster is missing: name the RabbitmqCluster")
+	case !resourceName.MatchString(cluster):
+		return fmt.Errorf("--cluster %q: %s", cluster, rule)
+	case !resourceName.MatchString(g.user):
+		return fmt.Errorf("--user %q: %s", g.user, rule)
+	}
+	return nil
+}
+
+// resources are those of the messaging-topology-operator. It takes the user's name from a
+// Secret; without one it makes up a name. Go's quotes are YAML's, too.
+func (g grant) resources(cluster string) string {
+	tags := ""
+	if g.rights.Tag != "" {
+		tags = fmt.Sprintf("  tags: [%q]\n", g.rights.Tag)
+	}
+	return fmt.Sprintf(`# The user's name and password come from a Secret: replace PASSWORD.
+# kubectl create secret generic %[1]s --from-literal=username=%[1]s --from-literal=password=PASSWORD
+# What is for Redis is printed without -o kubernetes.
+apiVersion: rabbitmq.com/v1beta1
+kind: User
+metadata:
+  name: %[1]q
+spec:
+%[2]s  importCredentialsSecret:
+    name: %[1]q
+  rabbitmqClusterReference:
+    name: %[3]q
+---
+apiVersion: rabbitmq.com/v1beta1
+kind: Permission
+metadata:
+  name: %[1]q
+spec:
+  userReference:
+    name: %[1]q
+  vhost: %[4]q
+  permissions:
+    configure: %[5]q
+    write: %[6]q
+    read: %[7]q
+  rabbitmqClusterReference:
+    name: %[3]q
+`, g.user, tags, cluster, g.vhost, g.rights.Configure, g.rights.Write, g.rights.Read)
 }
 
 // commands are lines for a shell.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -467,6 +469,81 @@ func TestPermissionsAsDefinitions(t *testing.T) {
 	}
 }
 
+// topologyResource has the fields of the operator's User and Permission, api/v1beta1.
+type topologyResource struct {
+	APIVersion string        `yaml:"apiVersion"`
+	Kind       string        `yaml:"kind"`
+	Metadata   resourceNamed `yaml:"metadata"`
+	Spec       struct {
+		Tags        []string      `yaml:"tags"`
+		Secret      resourceNamed `yaml:"importCredentialsSecret"`
+		User        resourceNamed `yaml:"userReference"`
+		VHost       string        `yaml:"vhost"`
+		Permissions struct {
+			Configure string `yaml:"configure"`
+			Write     string `yaml:"write"`
+			Read      string `yaml:"read"`
+		} `yaml:"permissions"`
+		Cluster resourceNamed `yaml:"rabbitmqClusterReference"`
+	} `yaml:"spec"`
+}
+
+type resourceNamed struct {
+	Name string `yaml:"name"`
+}
+
+// The resources for Kubernetes give a user what the commands give it.
+func TestPermissionsForKubernetes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ vhost, prefix, args string }{
+		{"/", "shop.eu", "--role publisher --entry orders --entry="},
+		{"on", "shop", "--role bridge --user 1.5"},
+		{`a "b"\c: #1`, "shop", "--role consumer --queue billing+x --queue true"},
+		{"/", "shop", "--role operator --queue billing --user null"},
+		{"~", "shop", "--role relay"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"permissions"}, strings.Split(tc.args, " ")...)
+			vars := map[string]string{
+				"DELAYBRIDGE_AMQP_URL": "amqp://127.0.0.1:1/" + url.PathEscape(tc.vhost), "DELAYBRIDGE_PREFIX": tc.prefix, "DELAYBRIDGE_ENTRIES": "orders=direct",
+			}
+			code, commands, said := runIn(t, vars, args...)
+			if code != exitOK {
+				t.Fatal(said)
+			}
+			code, printed, said := runIn(t, vars, append(args, "-o", "kubernetes", "--cluster", "0x10")...)
+			if code != exitOK {
+				t.Fatal(said)
+			}
+			decoder := yaml.NewDecoder(strings.NewReader(printed), yaml.Strict())
+			var user, permission, more topologyResource
+			if err := errors.Join(decoder.Decode(&user), decoder.Decode(&permission)); err != nil {
+				t.Fatal(err)
+			}
+			if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+				t.Errorf("more is printed: %+v (%v)", more, err)
+			}
+			name := user.Metadata.Name
+			if user.APIVersion+user.Kind != "rabbitmq.com/v1beta1User" || user.Spec.Secret.Name != name || user.Spec.Cluster.Name != "0x10" {
+				t.Errorf("the user is %+v", user)
+			}
+			if permission.APIVersion+permission.Kind != "rabbitmq.com/v1beta1Permission" || permission.Spec.User.Name != name || permission.Spec.Cluster.Name != "0x10" {
+				t.Errorf("the permission is %+v", permission)
+			}
+			p := permission.Spec
+			want := [][]string{
+				{"rabbitmqctl", "add_user", name, "PASSWORD"},
+				append([]string{"rabbitmqctl", "set_user_tags", name}, user.Spec.Tags...),
+				{"rabbitmqctl", "set_permissions", "-p", p.VHost, name, p.Permissions.Configure, p.Permissions.Write, p.Permissions.Read},
+			}
+			if got := wordsOf(t, commands); fmt.Sprintf("%q", got[:3]) != fmt.Sprintf("%q", want) {
+				t.Errorf("the commands are\n%q, the resources\n%q", got[:3], want)
+			}
+		})
+	}
+}
+
 func TestPermissionsUsage(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -478,10 +555,14 @@ func TestPermissionsUsage(t *testing.T) {
 		"--role relay --queue a":                    `--queue "a": a role relay has no queues: leave it out`,
 		"--role bridge --user a\tb":                 `--user "a\tb": use a name without blanks`,
 		"--role bridge --user=":                     `--user "": name a user, or leave it out`,
-		"--role bridge -o json":                     `--output "json": use commands, definitions`,
-		"--role consumer --queue=":                  `--queue "": use 1 to 255 bytes`,
-		"--role bridge --amqp-url x://y":            "AMQP",
-		"--role consumer --queue delaybridge.inbox": `--queue "delaybridge.inbox" is the bridge's: name one of a consumer`,
+		"--role bridge -o json":                     `--output "json": use commands, definitions, kubernetes`,
+		"--role bridge -o kubernetes":               "--cluster is missing: name the RabbitmqCluster",
+		"--role bridge --cluster mq":                `--cluster "mq": only with -o kubernetes`,
+		"--role bridge -o kubernetes --cluster a_b": `--cluster "a_b": with -o kubernetes use lower-case letters, digits, '-' and '.'`,
+		"--role bridge -o kubernetes --cluster mq --user Shop": `--user "Shop": with -o kubernetes use lower-case letters`,
+		"--role consumer --queue=":                             `--queue "": use 1 to 255 bytes`,
+		"--role bridge --amqp-url x://y":                       "AMQP",
+		"--role consumer --queue delaybridge.inbox":            `--queue "delaybridge.inbox" is the bridge's: name one of a consumer`,
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,7 @@ const (
 	permissionConfigure = "permission-configure"
 	permissionTooWide   = "permission-too-wide"
 	userPrivileged      = "user-privileged"
+	userTooWide         = "user-too-wide"
 
 	plaintext       = "plaintext"
 	defaultPassword = "default-password"
@@ -53,6 +54,7 @@ const (
 	redisRewriteFsync = "redis-fsync-on-rewrite"
 	redisListpack     = "redis-listpack"
 	redisUnseen       = "redis-settings-unseen"
+	redisUserTooWide  = "redis-user-too-wide"
 
 	redisLost        = "redis-lost"
 	confirmsMissing  = "confirms-missing"
@@ -108,13 +110,14 @@ func catalogue() map[string]kind {
 		permissionConfigure: {Note, "the bridge works, and does not put back what somebody deletes", "run delaybridge topology apply as another user, at first and after each deletion"},
 		permissionTooWide:   {Warning, "who has the bridge's password can read, change or delete what has nothing to do with it", "where the user has other tasks as well, give the bridge one of its own"},
 		userPrivileged:      {Warning, "who has the bridge's password can manage the broker", "give the management API a user of its own"},
+		userTooWide:         {Warning, "what comes by there counts as a bridge's: it can have messages delivered early, to any queue or as another user", "the command makes it a publisher, and takes all else; 'delaybridge permissions' prints what other roles need (docs/permissions.md)"},
 
 		plaintext:       {Note, "who can read the network between reads passwords and messages", "have the server listen with TLS, and ask for it in the URL's scheme (docs/tls.md); or see that the network is yours alone"},
 		defaultPassword: {Warning, "everybody knows it, and RabbitMQ lets it in from other hosts here", "give the user another one, or each program a user of its own"},
 		certificateEnds: {Warning, "from then on nobody connects; what is connected stays so until it has to connect again", "replace it in its file: it is read anew for each connection"},
 
 		inboxUnattended: {Problem, "messages of publishers without the Go producer wait there, and become late", ""},
-		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself"},
+		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself; give it no destination: in a ready exchange, headers that a stranger has forged would count"},
 		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
 		deadLetterCycle: {Problem, "to RabbitMQ each of its messages that comes back is a cycle, which it drops, or keeps in the tier and tries for ever; as many as the dead-letter prefetch hold up everybody's messages of that tier", "make the entry a tracked one (+tracked), or name another dead-letter exchange. Where a tier is wedged already: unbind the queue (the commands), and within the dead-letter worker's pause the tier goes on, with the queue's messages in the unrouted queue; bind it again once the entry is tracked"},
 		queueRefuses:    {Warning, "once it is full, the tier or lane keeps its messages; as many as the dead-letter prefetch hold up everybody's there", "give it no length limit, or the overflow drop-head; on RabbitMQ 3.10 drain it before you lift its limit"},
@@ -130,6 +133,7 @@ func catalogue() map[string]kind {
 		redisRewriteFsync: {Warning, "messages parked while Redis rewrites its file can be lost when the machine fails", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
 		redisListpack:     {Note, "parked messages take more memory than they need", "CONFIG REWRITE keeps it; where the server has no file, set it where the server is started"},
 		redisUnseen:       {Warning, "nobody knows whether Redis keeps what it confirms", "permit it, or compare the provider's settings with docs/operations.md and say --ignore redis-settings-unseen"},
+		redisUserTooWide:  {Warning, "it can change or remove every message that waits there", "replace KEYS or PASSWORD, and keep it with ACL SAVE; 'delaybridge permissions' prints what roles need (docs/permissions.md)"},
 
 		redisLost:        {Problem, "the messages that were parked then are gone, unless Redis' data is put back", "stop the bridges, restore Redis' data (its append-only file, or a snapshot), or publish again what is missing; find out who deleted it, or why Redis forgot it"},
 		confirmsMissing:  {Problem, "what goes to this queue is late; the bridge tries until it is confirmed", "bring back the nodes that have its replicas; a queue that nobody can bring back has to be deleted and made anew"},

@@ -81,8 +81,7 @@ func (x *examination) connectionsOf() (all []connection, err error) {
 
 // plain finds what goes to another host in plain text, and the password that everybody knows.
 func (c connection) plain() (findings []Finding) {
-	host := c.url.Hostname()
-	if host == "" || host == "localhost" || net.ParseIP(host).IsLoopback() {
+	if isHere(c.url.Hostname()) {
 		return nil
 	}
 	if c.url.Scheme != c.encrypted {
@@ -93,6 +92,11 @@ func (c connection) plain() (findings []Finding) {
 			"rabbitmqctl change_password guest PASSWORD"))
 	}
 	return findings
+}
+
+// isHere reports whether a host is this one.
+func isHere(host string) bool {
+	return host == "" || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // certificates returns the server's, and that of this client, by what each is called.

@@ -202,6 +202,7 @@ func checks() []check {
 		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting, true},
 		{"Redis' version and state", []server{redisServer}, (*examination).redisState, false},
 		{"Redis' settings", []server{redisServer}, (*examination).redisSettings, false},
+		{"Redis' users", []server{redisServer}, (*examination).redisUsers, false},
 		{"connections", []server{overManagement, overAMQP, redisServer}, (*examination).connections, false},
 		{"bridges and leases", []server{redisServer}, (*examination).bridges, false},
 		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing, true},

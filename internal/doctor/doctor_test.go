@@ -1,6 +1,8 @@
 package doctor_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -25,8 +28,8 @@ func TestDoctor(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *installation){
 		"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
 		"policies": policies, "foreign": foreignBinding, "consumed": consumed,
-		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags,
-		"inbox": inbox, "unrouted": unrouted, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "layout": layout,
+		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags, "writers": writers,
+		"inbox": inbox, "unrouted": unrouted, "shovel": shovelled, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "layout": layout,
 		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
 		"certificates": certificates,
 	} {
@@ -238,6 +241,47 @@ func tooNarrow(t *testing.T, i *installation) {
 	}
 }
 
+// Other users who may write to what only bridges may are named, unless that is their role.
+func writers(t *testing.T, i *installation) {
+	t.Helper()
+	const code = "user-too-wide"
+	user := func(name, tags, write string) {
+		t.Helper()
+		i.newUser(t, "writers-"+name, tags, "^$", strings.ReplaceAll(write, `\`, `\\`), "^$")
+	}
+	for _, role := range roles.All() {
+		rights := rightsOf(t, i.config.Topology, role)
+		user("of-role-"+string(role), rights.Tag, rights.Write)
+	}
+	user("service", "", `^writers\.(entry|quarantine)$`) // publishes and consumes
+	user("administrator", "administrator", ".*")
+	i.hasNot(t, ofPermissions, code)
+	for _, test := range []struct{ name, tags, write, covers string }{
+		{"everything", "monitoring,management", ".*", "writers.ready, writers.retry, writers.quarantine and "},
+		{"prefix", "", "writers", "writers.ready, writers.retry, writers.quarantine and "},
+		{"ready", "", `^writers\.(entry|ready)$`, "writers.ready"},
+		{"tier", "", "tier.1s", "writers.tier.1s"},
+		{"default", "", `^amq\.default$`, "amq.default"},
+	} {
+		user(test.name, test.tags, test.write)
+		f := i.has(t, ofPermissions, code, "user writers-"+test.name)
+		if want := fmt.Sprintf("write permission %q covers %s", test.write, test.covers); !strings.HasPrefix(f.Found, want) {
+			t.Errorf("it says %s, want %s", f.Found, want)
+		}
+		if left := i.examine(t, i.config, ofPermissions).Without(code); len(left.Findings) > 0 {
+			t.Errorf("not ignored: %+v", left.Findings)
+		}
+		i.mend(t, f)
+		i.hasNot(t, ofPermissions, code)
+		var now struct{ Write string }
+		if err := json.Unmarshal(i.Manage(t, http.MethodGet, "/api/permissions/"+i.VHost+"/writers-"+test.name, ""), &now); err != nil || now.Write != `^writers\.entry$` {
+			t.Errorf("%s may write to %s (%v)", test.name, now.Write, err)
+		}
+	}
+	user("unjudged", "", "^(?!amq)")
+	i.has(t, ofPermissions, "check-not-made", ofPermissions, `the write pattern "^(?!amq)" of user "writers-unjudged" cannot be judged here`)
+}
+
 // A user without the tag that a check needs is told so; the broker would show such a
 // user an empty list.
 func lacksTags(t *testing.T, i *installation) {
@@ -303,6 +347,53 @@ func unrouted(t *testing.T, i *installation) {
 		t.Fatal(err)
 	}
 	i.hasNot(t, check, f.Code)
+}
+
+// What the shovel that is printed has moved counts for as much as before: what a bridge has
+// written does, and what a stranger has forged does not.
+func shovelled(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	i.bridge(t, i.Env, i.client(t, i.RedisURL))
+	ids := []string{"now", "tier", "lane"}
+	for n, delay := range []int64{0, 1000, 1500} {
+		lane := top.Lane(time.Second, 0)
+		if err := ch.PublishWithContext(t.Context(), top.EntryExchange(), "order.unknown", true, false, amqp.Publishing{
+			MessageId: ids[n], UserId: "guest", DeliveryMode: amqp.Persistent, Headers: amqp.Table{
+				wire.HeaderDelay: delay, wire.HeaderPath: "forged", wire.HeaderUserID: "forged", wire.HeaderQueue: "forged",
+				wire.HeaderEntry: "forged", "x-death": []any{amqp.Table{"queue": lane, "exchange": lane, "reason": "expired", "count": int64(1)}},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := i.has(t, "unbound routing keys", "unrouted-messages", "routing key order.unknown", "3 of the first 3")
+	if _, err := ch.QueueDeclare("orders", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range f.Commands {
+		i.carryOut(t, strings.Replace(command, "QUEUE", "orders", 1))
+	}
+	for range ids {
+		var d amqp.Delivery
+		until(t, "a message that was moved", func() (ok bool) {
+			var err error
+			if d, ok, err = ch.Get("orders", true); err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		})
+		m := top.Message(&d)
+		said := fmt.Sprintf("path %q, queue %q, entry %q, user %q", m.Journey.Path, m.Journey.Queue, m.Entry, m.UserID)
+		want := `path "", queue "", entry "", user "guest"`
+		if d.MessageId == "lane" {
+			want = strings.Replace(want, `path ""`, `path "parked, then lane 1s"`, 1)
+		}
+		if said != want || d.RoutingKey != "order.unknown" {
+			t.Errorf("%s came by %s with %s, want %s", d.MessageId, d.Exchange, said, want)
+		}
+	}
+	i.hasNot(t, "unbound routing keys", f.Code)
 }
 
 func wedged(t *testing.T, i *installation) {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -96,6 +97,16 @@ func (i *installation) newUser(t *testing.T, name, tags, configure, write, read 
 	t.Helper()
 	i.Manage(t, http.MethodPut, "/api/users/"+name, `{"password":"secret","tags":"`+tags+`"}`)
 	i.Manage(t, http.MethodPut, "/api/permissions/"+i.VHost+"/"+name, `{"configure":"`+configure+`","write":"`+write+`","read":"`+read+`"}`)
+}
+
+// rightsOf are those of a role; a consumer's are for the queue billing.
+func rightsOf(t *testing.T, top *topology.Topology, role roles.Role) roles.Rights {
+	t.Helper()
+	rights, err := roles.Of(role, top, roles.Scope{Queues: map[roles.Role][]string{roles.Consumer: {"billing"}}[role]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rights
 }
 
 // as is an address with another user, and for AMQP with the virtual host.
@@ -287,6 +298,16 @@ func (i *installation) carryOut(t *testing.T, command string) {
 	case words[0] == "rabbitmqctl":
 		if _, err := i.broker.Control(t.Context(), words[1:]...); err != nil {
 			t.Fatal(err)
+		}
+	case words[0] == "rabbitmq-plugins":
+		command, err := i.broker.ControlCommand()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := len(command) - 1
+		command[last] = strings.TrimSuffix(command[last], "rabbitmqctl") + words[0]
+		if output, err := exec.CommandContext(t.Context(), command[0], append(command[1:], words[1:]...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", words[0], err, output)
 		}
 	case words[0] == "redis-cli": // -h HOST -p PORT COMMAND
 		client := redis.NewClient(&redis.Options{Addr: words[2] + ":" + words[4], MaxRetries: -1})

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
+	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -187,6 +188,74 @@ func TestRedisSettings(t *testing.T) {
 	}
 	i.mend(t, f)
 	i.hasNot(t, ofSettings, f.Code)
+}
+
+// TestRedisUsers names users who may write every key, on a server of its own.
+func TestRedisUsers(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	top, err := topology.New(topology.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{Env: servertest.Env{RedisURL: store.URL()}}
+	i.config = doctor.Config{
+		Topology: top, AMQPURL: "amqp://127.0.0.1:1/", Redis: i.client(t, store.URL()), Patience: 5 * time.Second,
+		Management: i.management(t, "http://127.0.0.1:1"), // neither is asked
+	}
+	admin := i.client(t, i.RedisURL)
+	user := func(name string, rules ...string) {
+		t.Helper()
+		command := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
+		for _, rule := range rules {
+			command = append(command, rule)
+		}
+		if err := admin.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const check, code = "Redis' users", "redis-user-too-wide"
+	for _, role := range roles.All() {
+		user(string(role), rightsOf(t, top, role).Redis...)
+	}
+	user("reader", "~*", "&*", "+@read")
+	user("elsewhere", "~shop:*", "+@all")
+	user("parker", append(rightsOf(t, top, roles.Publisher).Redis, "(~shop:* +@all)")...)
+	user("former", "~*", "+@all", "off")
+	i.hasNot(t, check, code) // nor is default, which needs no password, on this machine
+
+	for name, rules := range map[string]string{"app": "allkeys allcommands", "cache": "%RW~* +get +set", "shop": "~shop:* (~* +@write)"} {
+		user(name, strings.Fields(rules)...)
+		f := i.has(t, check, code, "user "+name+" of Redis at 127.0.0.1:", "it may write every key")
+		if left := i.examine(t, i.config, check).Without(code); len(left.Findings) > 0 {
+			t.Errorf("not ignored: %+v", left.Findings)
+		}
+		if name == "app" { // of doctor's own user it says nothing
+			own := *i
+			own.config.Redis = i.client(t, servertest.AsRedisUser(t, i.RedisURL, name, "secret"))
+			own.hasNot(t, check, code)
+		}
+		i.mend(t, f)
+		i.hasNot(t, check, code)
+	}
+
+	// Whoever may not ask is told nothing.
+	user("app", "~*", "&*", "+@all")
+	user("narrow", "~*", "&*", "+@all", "-acl|list")
+	narrow := *i
+	narrow.config.Redis = i.client(t, servertest.AsRedisUser(t, i.RedisURL, "narrow", "secret"))
+	narrow.hasNot(t, check, code)
+	if err := admin.Do(t.Context(), "ACL", "DELUSER", "app", "narrow").Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	// By an address that is not known to be this machine's, default is open to others.
+	outside := strings.Replace(i.RedisURL, "127.0.0.1", "0.0.0.0", 1)
+	i.config.Redis = i.client(t, outside)
+	f := i.has(t, check, code, "user default of Redis at 0.0.0.0:", "needs no password")
+	i.mend(t, f)
+	i.config.Redis = i.client(t, servertest.AsRedisUser(t, outside, "default", "PASSWORD"))
+	i.hasNot(t, check, code)
 }
 
 func TestCodesAreKebabCase(t *testing.T) {

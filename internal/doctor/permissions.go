@@ -58,7 +58,100 @@ func (x *examination) permissions(ctx context.Context) ([]Finding, error) {
 	if slices.ContainsFunc(account.Tags, func(tag string) bool { return tag == tagAdministrator || tag == "policymaker" }) {
 		findings = append(findings, find(userPrivileged, "user "+user, "it has the tags "+strings.Join(account.Tags, ", "), x.unprivileged()...))
 	}
+	writers, failed := x.writers(ctx)
+	return append(findings, writers...), errors.Join(err, failed)
+}
+
+// writers finds other users who may write to what only a bridge may. Administrators may do
+// anything.
+func (x *examination) writers(ctx context.Context) (findings []Finding, err error) {
+	var users []struct {
+		Name string `json:"name"`
+		Tags tags   `json:"tags"`
+	}
+	var permissions []struct {
+		User  string `json:"user"`
+		Write string `json:"write"`
+	}
+	if err := errors.Join(x.Management.Get(ctx, "users", &users), x.Management.Get(ctx, "vhosts/{vhost}/permissions", &permissions)); err != nil {
+		return nil, err
+	}
+	tagged := map[string]tags{}
+	for _, u := range users {
+		tagged[u.Name] = u.Tags
+	}
+	entries := x.Topology.EntryExchanges()
+	for _, p := range permissions {
+		if p.User == x.amqpUser() || slices.Contains(tagged[p.User], tagAdministrator) {
+			continue
+		}
+		may, failed := matcher(p.Write)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("the write pattern %q of user %q cannot be judged here: %w", p.Write, p.User, failed))
+			continue
+		}
+		writes := slices.DeleteFunc(x.exchanges(), func(name string) bool { return !may(name) })
+		if x.isOfRole(tagged[p.User], writes) {
+			continue
+		}
+		closed := slices.DeleteFunc(slices.Clone(writes), func(name string) bool { return slices.Contains(entries, name) })
+		findings = append(findings, find(userTooWide, "user "+p.User, fmt.Sprintf("write permission %q covers %s", p.Write, some(closed)), x.publisher(p.User, writes)))
+	}
 	return findings, err
+}
+
+// exchanges are the bridge's, those first that harm most, and the one that leads to every queue.
+func (x *examination) exchanges() []string {
+	t := x.Topology
+	names := []string{t.ReadyExchange(), t.RetryExchange(), t.Quarantine(), t.Command()}
+	for _, e := range t.Exchanges() {
+		if !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return append(names, "amq.default")
+}
+
+// isOfRole reports whether one of the roles permits to write to these exchanges. A consumer may
+// publish, too. Operators and bridges have a tag.
+func (x *examination) isOfRole(tags, exchanges []string) bool {
+	for role, scope := range map[roles.Role]roles.Scope{
+		roles.Consumer: {Queues: []string{"any"}}, roles.Relay: {}, roles.Operator: {}, roles.Bridge: {},
+	} {
+		rights, err := roles.Of(role, x.Topology, scope)
+		if err != nil || rights.Tag != "" && !slices.Contains(tags, rights.Tag) {
+			continue
+		}
+		may := regexp.MustCompile(rights.Write)
+		if !slices.ContainsFunc(exchanges, func(name string) bool {
+			return !may.MatchString(name) && (role != roles.Consumer || !slices.Contains(x.Topology.EntryExchanges(), name))
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// publisher is the command that makes a user one, of the entries that it may write to.
+func (x *examination) publisher(user string, exchanges []string) string {
+	var scope roles.Scope
+	for _, e := range append(x.Topology.Entries(), topology.Entry{}) {
+		if slices.Contains(exchanges, x.Topology.EntryExchangeOf(e.Name)) {
+			scope.Entries = append(scope.Entries, e.Name)
+		}
+	}
+	rights, err := roles.Of(roles.Publisher, x.Topology, scope)
+	if err != nil {
+		panic(err) // all entries are configured
+	}
+	return rights.SetPermissions(x.Management.VHost(), user)
+}
+
+// matcher tells whether a name matches a pattern of RabbitMQ's, to which an empty one is ^$. It
+// fails for what only PCRE understands.
+func matcher(pattern string) (func(name string) bool, error) {
+	compiled, err := regexp.Compile(pattern)
+	return func(name string) bool { return pattern != "" && compiled.MatchString(name) }, err
 }
 
 // unprivileged are the commands that take the tags from the bridge's user. Where the
@@ -158,12 +251,10 @@ func judgePermissions(t *topology.Topology, others []string, patterns map[string
 		{"write", exchanges, permissionMissing},
 		{"read", []string{t.Inbox(), t.Command()}, permissionMissing},
 	} {
-		pattern, err := regexp.Compile(patterns[p.name])
+		match, err := matcher(patterns[p.name])
 		if err != nil {
 			return findings, fmt.Errorf("the %s pattern %q cannot be judged here: %w", p.name, patterns[p.name], err)
 		}
-		// RabbitMQ takes an empty pattern for ^$.
-		match := func(name string) bool { return patterns[p.name] != "" && pattern.MatchString(name) }
 		lacking := slices.DeleteFunc(slices.Clone(p.needed), match)
 		if len(lacking) > 0 {
 			findings = append(findings, find(p.code, subject, fmt.Sprintf("%s permission %q does not cover %s", p.name, patterns[p.name], some(lacking)), command))

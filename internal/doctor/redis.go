@@ -3,6 +3,7 @@ package doctor
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -232,6 +233,77 @@ func (x *examination) settingsUnseen(ctx context.Context, n redisNode, err error
 		}
 	}
 	return f
+}
+
+// redisUsers finds other users who may write every key, those of the bridge, too, and so are of
+// no role. Where Redis refuses to tell of users, it finds nothing.
+func (x *examination) redisUsers(ctx context.Context) ([]Finding, error) {
+	findings, err := eachServer(ctx, x.Redis, func(ctx context.Context, n redisNode) (findings []Finding, err error) {
+		me, err := n.Do(ctx, "ACL", "WHOAMI").Text()
+		if err != nil {
+			return nil, err
+		}
+		users, err := n.ACLList(ctx).Result()
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range users {
+			f, suspect := n.suspect(me, strings.Fields(line))
+			if !suspect {
+				continue
+			}
+			wide, err := n.mayWriteAll(ctx, strings.Fields(line)[1], x.Topology.Prefix())
+			if err != nil {
+				return findings, err
+			}
+			if wide {
+				findings = append(findings, f)
+			}
+		}
+		return findings, nil
+	})
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		return findings, nil
+	}
+	return findings, err
+}
+
+// suspect is the finding of a user who may write every key, by a line of ACL LIST: user, its name,
+// and its rules. The user default, with a password, is the administrators'.
+func (n redisNode) suspect(me string, user []string) (f Finding, is bool) {
+	if len(user) < 3 || user[2] != "on" {
+		return Finding{}, false
+	}
+	subject := fmt.Sprintf("user %s of %s", user[1], n.subject())
+	command := n.cli() + " ACL SETUSER " + printable.Shell(user[1])
+	if user[1] != "default" {
+		return find(redisUserTooWide, subject, "it may write every key", command+" clearselectors resetkeys '~KEYS'"), user[1] != me
+	}
+	host, _, _ := net.SplitHostPort(n.address)
+	return find(redisUserTooWide, subject, "it may write every key, and needs no password", command+" resetpass '>PASSWORD'"),
+		slices.Contains(user, "nopass") && !isHere(host)
+}
+
+// mayWriteAll reports whether a user may change a key of the bridge, and in the same way any other
+// key, which no role may.
+func (n redisNode) mayWriteAll(ctx context.Context, user, prefix string) (bool, error) {
+	for _, change := range [][]any{{"DEL"}, {"SET", "x"}, {"HSET", "x", "x"}} {
+		permitted := 0
+		for _, key := range []string{"{" + prefix + ":0}:state", "anything"} {
+			dryRun := append([]any{"ACL", "DRYRUN", user, change[0], key}, change[1:]...)
+			answer, err := n.Do(ctx, dryRun...).Text()
+			if err != nil {
+				return false, err
+			}
+			if answer == "OK" { // otherwise it says why not
+				permitted++
+			}
+		}
+		if permitted == 2 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // inspection of what Redis has of bridges.

@@ -31,14 +31,12 @@ func (x *examination) unrouted(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	counts := map[route]int{}
-	exchanges := map[string]bool{}
 	var routes []route
 	for _, d := range sample {
 		r := x.routeOf(d)
 		if counts[r]++; counts[r] == 1 {
 			routes = append(routes, r)
 		}
-		exchanges[r.exchange] = true
 	}
 	slices.SortStableFunc(routes, func(a, b route) int { return cmp.Compare(counts[b], counts[a]) })
 	var bindings []binding
@@ -53,14 +51,8 @@ func (x *examination) unrouted(ctx context.Context) ([]Finding, error) {
 		} else {
 			commands, warning = append(commands, x.bind(r)), x.wildcards(r)
 		}
-		if len(exchanges) == 1 {
-			commands = append(commands, "rabbitmq-plugins enable rabbitmq_shovel", x.shovel(r.exchange))
-		}
-		f := find(unroutedHolds, "routing key "+r.key, found, commands...)
+		f := find(unroutedHolds, "routing key "+r.key, found, append(commands, "rabbitmq-plugins enable rabbitmq_shovel", x.shovel())...)
 		f.Do = warning + f.Do
-		if len(exchanges) > 1 {
-			f.Found += "; others there belong to another exchange than " + r.exchange
-		}
 		findings = append(findings, f)
 	}
 	return findings, err
@@ -176,12 +168,14 @@ func (x *examination) bind(r route) string {
 }
 
 // shovel is the command that has the broker publish anew what is in the unrouted queue
-// now, with its routing keys. The shovel ends by itself.
-func (x *examination) shovel(exchange string) string {
+// now: without a destination each message goes where it was published last, with its
+// routing key and x-death, by which Topology.Message tells whose headers count. To a ready
+// exchange, those of a stranger would. The shovel ends by itself.
+func (x *examination) shovel() string {
 	here := "amqp:///" + pathSegment(x.Management.VHost())
 	body, _ := json.Marshal(map[string]any{ // of strings
 		"src-protocol": "amqp091", "src-uri": here, "src-queue": x.Topology.Unrouted(), "src-delete-after": "queue-length",
-		"dest-protocol": "amqp091", "dest-uri": here, "dest-exchange": exchange,
+		"dest-protocol": "amqp091", "dest-uri": here,
 	})
 	return "rabbitmqctl set_parameter " + x.on() + " shovel " + printable.Shell(x.Topology.Unrouted()) + " " + printable.Shell(printable.Text(string(body)))
 }

@@ -38,7 +38,7 @@ var (
 	// ErrNoMessage: what Redis held was no message.
 	ErrNoMessage = errors.New("it is not a message but what could not be read as one")
 	// ErrUndecodable: to send it on would lose those of its headers that cannot be decoded.
-	ErrUndecodable = errors.New("some of its headers cannot be decoded and would be lost: send it on without them (--incomplete), move it with a shovel of RabbitMQ's, or purge it")
+	ErrUndecodable = errors.New("some of its headers cannot be decoded and would be lost: send it on without them (--incomplete), move it to its entry exchange with a shovel of RabbitMQ's, or purge it")
 )
 
 // Replaying says how messages are replayed.
