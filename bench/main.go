@@ -44,7 +44,7 @@ func realMain() int {
 		return 2
 	}
 	if *size != "" {
-		if err := sizeFor(*size, *parked, *rate); err != nil {
+		if err := sizeFor(os.Stdout, *size, *parked, *rate); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: -size:", err)
 			return 1
 		}

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/capacity"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // note puts costs that were measured among the figures: those of bytes, or the
 // others.
-func (s *scale) note(c *costs, bytes bool) {
-	for key, value := range c.fields() {
+func (s *scale) note(c *capacity.Costs, bytes bool) {
+	for key, value := range costs(c) {
 		if strings.HasPrefix(key, "cost_bytes_") == bytes {
 			s.figures[key] = round3(*value)
 		}
@@ -31,7 +31,7 @@ var rates = struct{ from, to [2]int }{[2]int{500, 8000}, [2]int{2000, 5000}} //n
 // docs/capacity.md: the slope of a line through two rates. Then it looks whether
 // what that predicts for two others is so.
 func (s *scale) costOfTime(ctx context.Context) error {
-	var c costs
+	var c capacity.Costs
 	defer s.note(&c, false)
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		bridge, err := s.startBridge(ctx, site, usage.BridgeProgram)
@@ -52,9 +52,9 @@ func (s *scale) costOfTime(ctx context.Context) error {
 			us := max(0, (high[part]-low[part])/float64(rates.from[1]-rates.from[0]))
 			line[part] = [2]float64{max(0, low[part]-us*float64(rates.from[0])), us * 1e6}
 		}
-		c.redisIdle, c.redis = line[usage.Redis][0], line[usage.Redis][1]
-		c.bridgeIdle, c.bridge = line[usage.Bridge][0], line[usage.Bridge][1]
-		c.brokerIdle, c.broker = line[usage.RabbitMQ][0], line[usage.RabbitMQ][1]
+		c.RedisIdle, c.Redis = line[usage.Redis][0], line[usage.Redis][1]
+		c.BridgeIdle, c.Bridge = line[usage.Bridge][0], line[usage.Bridge][1]
+		c.BrokerIdle, c.Broker = line[usage.RabbitMQ][0], line[usage.RabbitMQ][1]
 		for _, rate := range rates.to {
 			found, err := site.busyAt(ctx, rate)
 			if err != nil {
@@ -74,7 +74,7 @@ func (s *scale) costOfTime(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.queue, err = site.drain(ctx, first)
+		c.Queue, err = site.drain(ctx, first)
 		return err
 	})
 }
@@ -104,51 +104,51 @@ func (s *site) busyAt(ctx context.Context, rate int) (map[string]float64, error)
 // fillings are what the memory's costs are taken from: many messages in few
 // buckets, one in each, and more in each hash. None has so many in a bucket (128)
 // or a hash that Redis turns it into something larger, which the model leaves out.
-func fillings() []demand {
-	const hour = 1.0 / 24
-	return []demand{
-		{parked: 200_000, days: hour},
-		{parked: 200_000, days: 30},
-		{parked: 1_000_000, days: 6 * hour},
-		{parked: 500_000, days: 7}, // to predict
-		{parked: 3_000_000, days: 1},
+func fillings() []capacity.Demand {
+	const day = 24 * time.Hour
+	return []capacity.Demand{
+		{Pending: 200_000, Within: time.Hour},
+		{Pending: 200_000, Within: 30 * day},
+		{Pending: 1_000_000, Within: 6 * time.Hour},
+		{Pending: 500_000, Within: 7 * day}, // to predict
+		{Pending: 3_000_000, Within: day},
 	}
 }
 
 // costOfBytes solves what three fillings take for what a message, a hash and a
 // bucket take, and predicts two others.
 func (s *scale) costOfBytes(ctx context.Context) error {
-	var c costs
+	var c capacity.Costs
 	defer s.note(&c, true)
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
 		var equations [3][4]float64
 		for i, d := range fillings() {
-			d.shards, d.body, d.id = site.topology.Shards(), crowdBody, longIDLength
+			d.Shards, d.Body, d.ID = site.topology.Shards(), crowdBody, longIDLength
 			if err := site.client.FlushDB(ctx).Err(); err != nil {
 				return err
 			}
-			overhead, err := site.fill(ctx, int(d.parked), time.Duration(d.days*24*float64(time.Hour)))
+			overhead, err := site.fill(ctx, int(d.Pending), d.Within)
 			if err != nil {
 				return err
 			}
-			found := overhead + d.body + d.id
+			found := overhead + d.Body + d.ID
 			if i < len(equations) {
 				// What one of each adds, with nothing else.
-				for k, one := range []costs{{message: 1}, {slot: 1}, {bucket: 1}} {
+				for k, one := range []capacity.Costs{{Message: 1}, {Slot: 1}, {Bucket: 1}} {
 					d := d
-					d.body, d.id = 0, 0
-					equations[i][k] = one.bytes(d) / d.parked
+					d.Body, d.ID = 0, 0
+					equations[i][k] = one.Bytes(d) / d.Pending
 				}
 				equations[i][3] = overhead
 				if i == len(equations)-1 {
 					solved := solve(equations)
-					c.message, c.slot, c.bucket = solved[0], solved[1], solved[2]
+					c.Message, c.Slot, c.Bucket = solved[0], solved[1], solved[2]
 				}
 				continue
 			}
-			predicted := c.bytes(d) / d.parked
-			say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.parked, predicted, found)
-			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.parked)] = round3(predicted / found)
+			predicted := c.Bytes(d) / d.Pending
+			say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.Pending, predicted, found)
+			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.Pending)] = round3(predicted / found)
 		}
 		return nil
 	})
@@ -172,19 +172,4 @@ func solve(e [3][4]float64) (x [3]float64) {
 		x[i] = determinant(i) / whole
 	}
 	return x
-}
-
-// sizeFor prints what a demand takes, by costs measured before.
-func sizeFor(file string, parked, rate float64) error {
-	f, err := readFigures(file)
-	if err != nil {
-		return err
-	}
-	c, err := costsIn(f)
-	if err != nil {
-		return err
-	}
-	d := demand{parked: parked, days: 30, rate: rate, body: crowdBody, id: longIDLength, redisGB: 32}
-	c.size(d).print(os.Stdout, d)
-	return nil
 }

@@ -1,14 +1,19 @@
 package redisbridge
 
 import (
+	"context"
 	"encoding/json"
 	"math/bits"
 	"os"
 	"sync"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // lateWindow is the time that a Percentiles is of: half of it at least.
@@ -195,4 +200,18 @@ func signal(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// Stats returns what the bridge has done, and what it sees to be wrong.
+func (b *Bridge) Stats() BridgeStats {
+	s := b.stats.snapshot(time.Now())
+	s.ID = b.id
+	return s
+}
+
+// CountQueues asks the broker, over the bridge's own connection, how many messages wait
+// in the queues of the topology.
+func (b *Bridge) CountQueues(ctx context.Context) (topology.Counts, error) {
+	channels := upkeep.ChannelsFunc(func() (*amqp.Channel, error) { return b.consume.Channel(ctx) })
+	return b.config.Topology.Count(ctx, channels)
 }

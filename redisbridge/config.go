@@ -3,12 +3,14 @@ package redisbridge
 import (
 	"crypto/tls"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -141,4 +143,40 @@ func Defaults() Config {
 		Lease: defaultLease, MaxInFlight: defaultMaxInFlight, DrainTimeout: defaultDrainTimeout,
 		RepairEvery: defaultRepairEvery, ShowEvery: defaultShowEvery, Tombstones: defaultTombstones,
 	}
+}
+
+// Step is a boundary on the way of a parked message, as [Config.Observe] sees it.
+type Step int
+
+// The steps, in their order. A message that the broker did not take goes back
+// into the schedule and begins with StepClaimed again.
+const (
+	// StepClaimed: Redis has answered the claim, and nothing of it is published.
+	StepClaimed = Step(promote.Claimed)
+	// StepPublished: the message is on its way to the broker.
+	StepPublished = Step(promote.Published)
+	// StepConfirmed: the broker has it, and Redis has not been told.
+	StepConfirmed = Step(promote.Confirmed)
+	// StepSettled: Redis knows that the broker has it, and forgets it once it is due.
+	StepSettled = Step(promote.Settled)
+	// StepReturned: the message is back in the schedule, because the broker has not
+	// taken it, or it was not published after all.
+	StepReturned = Step(promote.Returned)
+)
+
+// String returns claimed, published, confirmed, settled or returned.
+func (s Step) String() string {
+	switch s {
+	case StepClaimed:
+		return "claimed"
+	case StepPublished:
+		return "published"
+	case StepConfirmed:
+		return "confirmed"
+	case StepSettled:
+		return "settled"
+	case StepReturned:
+		return "returned"
+	}
+	return "Step(" + strconv.Itoa(int(s)) + ")"
 }

@@ -2,6 +2,7 @@ package redisbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -209,4 +210,84 @@ func (p *Park) list(ctx context.Context, f Filter, yield func(MessageState) bool
 		e.Message, e.Unreadable = found.Outline()
 		return !f.matches(&e) || yield(e)
 	})
+}
+
+// Stored is what Redis has of a message, for another Redis, prefix or number of shards. As
+// JSON it is a line of 'delaybridge export'.
+type Stored struct {
+	ID    string `json:"id"`
+	Entry string `json:"entry,omitempty"`
+	// State is StateParked, StateInLane or StateCancelled.
+	State     State     `json:"state"`
+	Due       time.Time `json:"due,omitzero"`
+	Published time.Time `json:"published,omitzero"`
+	Version   int       `json:"version,omitempty"`
+	// Name is what it is stored under: its ID, unless another message has that, or it is a retry.
+	Name []byte `json:"name"`
+	// Record is all of it, in the form in which Redis has it.
+	Record []byte `json:"record"`
+}
+
+// Message reads the message, headers and body included. What was cancelled has none.
+func (s Stored) Message() (message.Message, error) {
+	r := store.Stored{Key: string(s.Name), Record: store.Record(s.Record)}
+	return r.Message()
+}
+
+// Export returns what waits in Redis or in a lane, and what was cancelled and is remembered, in no order.
+// Each message that was there at the beginning and is there at the end is returned, and once; what is
+// parked, delivered or cancelled meanwhile may be. An error ends it. It reads small pages, and needs no more
+// memory than these, so that Redis has time for others. progress is told how much of the whole was read, up
+// to 1, and may be nil.
+func (p *Park) Export(ctx context.Context, progress func(done float64)) iter.Seq2[Stored, error] {
+	if progress == nil {
+		progress = func(float64) {}
+	}
+	return func(yield func(Stored, error) bool) {
+		enough := errors.New("enough")
+		err := p.store.Export(ctx, func(r *store.Stored) error {
+			one := Stored{
+				ID: r.ID(), Entry: r.Entry(), State: StateParked, Due: store.InstantOf(r.Record.Due()),
+				Published: store.InstantOf(r.Record.Published()), Version: r.Record.Version(),
+				Name: []byte(r.Key), Record: []byte(r.Record),
+			}
+			switch {
+			case r.Record.State() == store.Cancelled:
+				one.State = StateCancelled
+			case r.InLane:
+				one.State = StateInLane
+			}
+			if !yield(one, nil) {
+				return enough
+			}
+			return nil
+		}, progress)
+		if err != nil && !errors.Is(err, enough) {
+			yield(Stored{}, fmt.Errorf("export messages: %w", err))
+		}
+	}
+}
+
+// Import parks what Export has returned. Where the message waits already nothing changes
+// (message.ParkedBefore), so an import that was interrupted may be repeated, until its
+// first messages are due. What was cancelled is remembered for ParkConfig.Tombstones
+// (message.CancelledBefore), and what is overdue is due a second later. Its quota does not
+// count.
+//
+// message.Conflict means that another message with the ID waits, and nothing was stored. The error
+// wraps ErrInvalid where s cannot be read or its entry is not configured, and is otherwise that of
+// [Park.Park].
+func (p *Park) Import(ctx context.Context, s Stored) (message.Parking, error) {
+	if !p.config.Topology.HasEntry(s.Entry) {
+		return 0, fmt.Errorf("import message %s: %w: entry %q is not configured", s.ID, ErrInvalid, s.Entry)
+	}
+	r := store.Stored{Key: string(s.Name), Record: store.Record(s.Record)}
+	if r.ID() == "" || r.Entry() != s.Entry {
+		return 0, fmt.Errorf("import message %s: %w: its name is another entry's", s.ID, ErrInvalid)
+	}
+	parking, err := p.store.Import(ctx, &r)
+	if err != nil {
+		return 0, fmt.Errorf("import message %s: %w", s.ID, err)
+	}
+	return parking, nil
 }

@@ -74,6 +74,8 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newRescheduleCommand(a),
 		newGetCommand(a),
 		newListCommand(a),
+		newExportCommand(a),
+		newImportCommand(a),
 		newStatsCommand(a),
 		newTopCommand(a),
 		newDoctorCommand(a),
@@ -82,6 +84,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newRelayCommand(a),
 		newQuarantineCommand(a),
 		newPermissionsCommand(a),
+		newSizeCommand(a),
 		newOrderCommand(a),
 		newConfigCommand(a),
 	)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
@@ -101,11 +100,7 @@ func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	if o.Err != nil {
 		m.Error = o.Err.Error()
 	}
-	if body := string(o.Message.Body); utf8.ValidString(body) {
-		m.Body = &body
-	} else {
-		m.BodyBase64 = o.Message.Body
-	}
+	m.Body, m.BodyBase64 = bodyOf(o.Message.Body)
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -33,6 +34,14 @@ func outputFlag(cmd *cobra.Command, formats ...string) *string {
 		return nil
 	}
 	return format
+}
+
+// bodyOf returns a body as JSON has it: as text where it is UTF-8, and otherwise as bytes.
+func bodyOf(body []byte) (text *string, other []byte) {
+	if whole := string(body); utf8.ValidString(whole) {
+		return &whole, nil
+	}
+	return nil, body
 }
 
 // stream writes items in the given format as they come, however many.

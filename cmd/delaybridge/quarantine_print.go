@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -131,11 +130,7 @@ func detailsOf(m *quarantine.Message) *quarantineDetails {
 		Published: instant(m.Journey.Published), Due: instant(m.Journey.Due), Path: m.Journey.Path,
 		ContentType: m.ContentType, Headers: m.Headers,
 	}
-	if body := string(m.Body); utf8.ValidString(body) {
-		d.Body = &body
-	} else {
-		d.BodyBase64 = m.Body
-	}
+	d.Body, d.BodyBase64 = bodyOf(m.Body)
 	return d
 }
 

@@ -32,6 +32,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/tracing", []string{"internal/wire", "message"}, "it knows what is traced, and none of those who do it"},
 	{"internal/wire", nil, "it knows how things are written, and not what they mean"},
 	{"internal/broker", []string{"internal/secretfile", "internal/tlsurl"}, "it knows AMQP and none of our words"},
+	{"internal/capacity", nil, "it is arithmetic, and asks no server"},
 	{"internal/health", nil, "it is a table, which all read"},
 	{"internal/schema", []string{"internal/sqltx"}, "it brings tables up to date, whatever is in them"},
 	{"internal/secretfile", nil, "it reads files, whatever they are for"},

@@ -402,10 +402,10 @@ func (c *Settings) parseQuota(entry, limits string) error {
 			}
 			q.Messages = n
 		case "bytes":
-			n, err = parseSize(value)
+			n, err = ParseSize(value)
 			q.Bytes = n
 		case "body":
-			n, err = parseSize(value)
+			n, err = ParseSize(value)
 			q.Body = n
 		case "delay":
 			q.Delay, err = wire.ParseDuration(value)
@@ -432,7 +432,8 @@ func (c *Settings) parseQuota(entry, limits string) error {
 	return nil
 }
 
-func parseSize(text string) (int64, error) {
+// ParseSize reads a number of bytes as people write it: 4096, 64KiB or 1GB.
+func ParseSize(text string) (int64, error) {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
 		return 0, errors.New("it is no size: write 4096, 64KiB or 1GiB")

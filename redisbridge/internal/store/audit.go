@@ -2,13 +2,18 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/message"
 )
 
 // Audit is redisbridge.Park.Audit.
@@ -34,6 +39,133 @@ type audit struct {
 
 func (a *audit) fault(format string, args ...any) {
 	a.faults = append(a.faults, fmt.Sprintf(format, args...))
+}
+
+// Stored is a record, and the key that it has in Redis.
+type Stored struct {
+	Key    string
+	Record Record
+	InLane bool // the broker has a copy of the message, which is not due yet
+}
+
+// ID returns the message's ID, and Entry its entry. First says whether it is the first message with that ID.
+func (r *Stored) ID() string    { return idOf(r.Key) }
+func (r *Stored) Entry() string { return entryOf(r.Key) }
+func (r *Stored) First() bool   { return r.Key == keyOf(r.Entry(), r.ID()) }
+
+// Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
+func (r *Stored) Message() (message.Message, error) {
+	if !r.Record.Whole() {
+		return message.Message{}, fmt.Errorf("%w: it is cut off", wire.ErrEnvelope)
+	}
+	return decodeEnvelope(r.Record.Envelope(), r.ID())
+}
+
+// Slots of all shards are read so many at a time, or fewer where they have much in them.
+const (
+	exportSlots = 256
+	exportBytes = 4 << 20
+)
+
+// Export calls visit for the record of each message that waits or was cancelled, shard after shard, until
+// that returns an error. A record never changes its place, so that each one that is there throughout is met,
+// and once. progress is told after each step how much of the whole was read.
+func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress func(done float64)) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	for shard, k := range s.keys {
+		for first, step := 0, 1; first < slotsPerShard; {
+			last := min(first+step, slotsPerShard)
+			records, bytes, err := s.readSlots(ctx, k, first, last)
+			if err != nil {
+				return fmt.Errorf("shard %d: %w", shard, Classify(err))
+			}
+			for i := range records {
+				if err := visit(&records[i]); err != nil {
+					return err
+				}
+			}
+			if first = last; bytes > exportBytes {
+				step = max(1, step/2)
+			} else {
+				step = min(exportSlots, 2*step)
+			}
+			progress((float64(shard) + float64(first)/slotsPerShard) / float64(len(s.keys)))
+		}
+	}
+	return nil
+}
+
+// readSlots reads what some slots have of messages that wait or were cancelled.
+func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (records []Stored, bytes int, err error) {
+	answers := make([]*redis.MapStringStringCmd, 0, last-first)
+	if _, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for n := first; n < last; n++ {
+			answers = append(answers, pipe.HGetAll(ctx, k.slot(slotNumber(n))))
+		}
+		return nil
+	}); err != nil {
+		return nil, 0, err
+	}
+	for _, answer := range answers {
+		for key, r := range answer.Val() {
+			bytes += len(r)
+			if one := (Stored{Key: key, Record: Record(r)}); one.Record.Whole() && (one.Record.State() == Waiting || one.Record.State() == Cancelled) {
+				records = append(records, one)
+			}
+		}
+	}
+	if len(records) == 0 {
+		return nil, bytes, nil
+	}
+	var clock *redis.TimeCmd
+	kept := make([]*redis.FloatCmd, len(records))
+	_, err = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		clock = pipe.Time(ctx)
+		for i := range records {
+			kept[i] = pipe.ZScore(ctx, k.kept, records[i].Key)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, bytes, err
+	}
+	all := records[:0]
+	for i, one := range records {
+		isKept := kept[i].Err() == nil
+		one.InLane = isKept && one.Record.State() == Waiting
+		if one.InLane && one.Record.Due() <= clock.Val().UnixMilli() {
+			continue // it has come
+		}
+		all = append(all, one)
+	}
+	return all, bytes, nil
+}
+
+// Import stores a record that [Store.Export] has returned, of this or of another Redis, prefix or number of shards,
+// if nothing is stored under its key. What was cancelled is cancelled. What is overdue is due in a moment.
+func (s *Store) Import(ctx context.Context, r *Stored) (message.Parking, error) {
+	m, err := r.Message()
+	switch {
+	case !r.Record.Whole() || err != nil && r.Record.State() == Waiting:
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	case r.Record.State() == Cancelled:
+		_, err := s.Cancel(ctx, r.Entry(), r.ID(), false)
+		return message.CancelledBefore, err
+	case r.Record.State() != Waiting:
+		return 0, fmt.Errorf("%w: it neither waits nor was cancelled", ErrInvalid)
+	}
+	when := message.At(InstantOf(r.Record.Due()))
+	begin := Beginning{
+		As: r.Key, Version: r.Record.Version(), Direct: r.Record.Direct(), Published: InstantOf(r.Record.Published()),
+		Alone: r.First(), Content: r.Record[digestAt:recordHeader],
+	}
+	ticket, err := s.Park(ctx, &m, when, begin)
+	if err == nil && ticket.Parking == message.Overdue {
+		ticket, err = s.Park(ctx, &m, message.After(time.Second), begin)
+	}
+	return ticket.Parking, err
 }
 
 func (s *Store) auditShard(ctx context.Context, k shardKeys) (*audit, error) {

@@ -200,8 +200,8 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 		return message.Ticket{}, err
 	}
 	key, group := begin.As, ""
-	if key == "" { // what was delivered, and is to come back, is in no group any more
-		key, group = keyOf(m.Entry, m.ID), groupOf(m)
+	if first := keyOf(m.Entry, m.ID); key == "" || key == first { // what was delivered, and is to come back, is in no group any more
+		key, group = first, groupOf(m)
 	}
 	one := s.pool.take()
 	if begin.As == "" { // what was taken before, and is to come back, is not refused
@@ -218,6 +218,7 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 	}
 	digest := contentOf(m, asked, one.stored[one.record().body():])
 	copy(one.stored[digestAt:], digest[:])
+	copy(one.stored[digestAt:recordHeader], begin.Content)
 	if err := s.batches.park(ctx, one); err != nil {
 		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
 	}

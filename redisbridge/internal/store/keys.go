@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // spreads IDs evenly; nothing is kept secret by it
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,14 @@ import (
 // over: the first 17 bits of the ID's SHA-1, as four hexadecimal digits and a binary
 // one. lua/lib.lua makes the same of its SHA-1, which is text there.
 type slot [5]byte
+
+// slotsPerShard is how many slots there are, and slotNumber is one of them.
+const slotsPerShard = 1 << 17
+
+func slotNumber(n int) (s slot) {
+	copy(s[:], fmt.Sprintf("%04x%d", n>>1, n&1))
+	return s
+}
 
 // shardKeys are the keys of one shard. All carry one hash tag, so that a Redis
 // Cluster keeps them on one node and a script may use them together.

@@ -52,6 +52,7 @@ type Beginning struct {
 	Published time.Time    // zero for now
 	Alone     bool         // the message is refused where another one has its ID
 	Asked     message.When // what counts as content; zero is when it is to be delivered
+	Content   Record       // the digest of its content, where that is known
 }
 
 // append begins a record; the digest and the other instants are filled in later.

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func newExportCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write all that waits in Redis as JSON lines, for import or for other programs",
+		Long: `Writes a line for each message that is parked, being promoted or in its lane, and for
+each that was cancelled and is remembered. What was published untracked, and waits in
+tiers or in the inbox, is the broker's and not here.
+
+It is no snapshot: whatever is there from beginning to end is written, once. What is
+published, delivered or cancelled meanwhile may be or not. It reads small pages, so
+that Redis has time for others however many messages there are.
+
+The fields of a line are for people, apart from name and record: these are all that
+'delaybridge import' needs. With --readable there are key, headers and body, too.`,
+		Example: `  delaybridge export > parked.jsonl
+  delaybridge export | delaybridge import --redis-url redis://other:6379/0 -
+  delaybridge export --readable | jq -r 'select(.entry == "orders").body'`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	readable := cmd.Flags().Bool("readable", false, "add routing key, headers and body to each line")
+	withoutLanes := cmd.Flags().Bool("without-lanes", false, "leave out what is in its lane: to move to another Redis beside the same RabbitMQ, which delivers that")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withPark(func(park *redisbridge.Park, c config) error {
+			return a.export(cmd.Context(), park, *readable, *withoutLanes, a.logger(c))
+		})
+	}
+	return cmd
+}
+
+// exportedMessage is a line of `export`.
+type exportedMessage struct {
+	redisbridge.Stored
+	Key        string          `json:"key,omitempty"`
+	Headers    json.RawMessage `json:"headers,omitempty"`
+	Body       *string         `json:"body,omitempty"`        // where it is UTF-8
+	BodyBase64 []byte          `json:"body_base64,omitempty"` // where it is not
+	Error      string          `json:"error,omitempty"`       // why these cannot be read
+}
+
+func (m *exportedMessage) read() {
+	stored, err := m.Message()
+	if err != nil {
+		m.Error = err.Error()
+		return
+	}
+	m.Key = stored.RoutingKey
+	m.Body, m.BodyBase64 = bodyOf(stored.Body)
+	if len(stored.Headers) > 0 {
+		if m.Headers, err = wire.JSONOfTable(stored.Headers); err != nil {
+			m.Error = "headers: " + err.Error()
+		}
+	}
+}
+
+func (a *app) export(ctx context.Context, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
+	bar := a.percentBar("exporting")
+	out := &stream{out: a.out, format: formatJSONL}
+	counts := map[redisbridge.State]int{}
+	var failed error
+	for one, err := range park.Export(ctx, bar.reached) {
+		if err != nil {
+			failed = err
+			break
+		}
+		if withoutLanes && one.State == redisbridge.StateInLane {
+			continue
+		}
+		line := exportedMessage{Stored: one}
+		if readable && one.State != redisbridge.StateCancelled {
+			line.read()
+		}
+		if counts[one.State]++; !out.add(&line, "") {
+			break
+		}
+	}
+	bar.clear()
+	if err := errors.Join(failed, out.close()); err != nil {
+		return err
+	}
+	log.Info("exported", "parked", counts[redisbridge.StateParked], "in_lanes", counts[redisbridge.StateInLane], "cancelled", counts[redisbridge.StateCancelled])
+	return nil
+}
+
+func newImportCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Park what 'delaybridge export' has written; - is standard input",
+		Long: `Parks each message of the file under the prefix, into the shards and in the Redis of
+the settings, to be due when it was; what is overdue, at once. What was cancelled is
+cancelled. What waits already is left as it is, so an import that was interrupted is
+repeated: before the first of its messages are due, or within the setting dedupe-window
+after that. docs/recovery.md has the steps of a move.
+
+Exits with 1 where lines could not be imported; each is on standard error with its
+number, and all others are imported.`,
+		Example: `  delaybridge import parked.jsonl
+  delaybridge import --prefix shop --shards 12 parked.jsonl`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		input, size := a.in, int64(-1)
+		if args[0] != "-" {
+			file, err := os.Open(args[0])
+			if err != nil {
+				return usage(err)
+			}
+			defer func() { _ = file.Close() }()
+			if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+				size = info.Size()
+			}
+			input = file
+		}
+		return a.withPark(func(park *redisbridge.Park, _ config) error {
+			return a.importFrom(cmd.Context(), park, input, size, *format)
+		})
+	}
+	return cmd
+}
+
+// imported is what `import` prints.
+type imported struct {
+	Parked    int `json:"parked"`
+	Before    int `json:"parked_before"` // waited already
+	Cancelled int `json:"cancelled"`
+	Failed    int `json:"failed"`
+}
+
+// importsAtOnce is how many lines share round trips.
+const importsAtOnce = 512
+
+func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.Reader, size int64, format string) error {
+	bar := a.percentBar("importing")
+	var (
+		done  imported
+		mu    sync.Mutex
+		lines sync.WaitGroup
+		read  int64
+	)
+	room := make(chan struct{}, importsAtOnce)
+	fail := func(line int, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		done.Failed++
+		bar.clear()
+		fmt.Fprintf(a.err, "line %d: %v\n", line, err)
+	}
+	reader := newLineReader(input)
+	var failed error
+	for ctx.Err() == nil {
+		text, err := reader.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, errLineTooLong) {
+			failed = err
+			break
+		}
+		n := reader.n
+		if read += int64(len(text)); size > 0 {
+			bar.reached(float64(read) / float64(size))
+		}
+		var one redisbridge.Stored
+		if err == nil {
+			err = json.Unmarshal(text, &one)
+		}
+		if err != nil {
+			fail(n, fmt.Errorf("it is no line of 'delaybridge export': %w", err))
+			continue
+		}
+		room <- struct{}{}
+		lines.Go(func() {
+			defer func() { <-room }()
+			parking, err := park.Import(ctx, one)
+			if err == nil && parking == message.Conflict {
+				err = fmt.Errorf("another message with the ID %s waits: cancel that one, or leave this one out", one.ID)
+			}
+			if err != nil {
+				fail(n, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch parking {
+			case message.CancelledBefore:
+				done.Cancelled++
+			case message.ParkedBefore:
+				done.Before++
+			default:
+				done.Parked++
+			}
+		})
+	}
+	lines.Wait()
+	bar.clear()
+	if err := errors.Join(failed, ctx.Err()); err != nil {
+		return fmt.Errorf("%w: %d were parked, and may be again", err, done.Parked)
+	}
+	var err error
+	if format == formatJSON {
+		err = json.NewEncoder(a.out).Encode(done)
+	} else {
+		_, err = fmt.Fprintf(a.out, "parked %d, parked before %d, cancelled %d, failed %d\n", done.Parked, done.Before, done.Cancelled, done.Failed)
+	}
+	if err != nil {
+		return err
+	}
+	if done.Failed > 0 {
+		return fmt.Errorf("lines that were not imported: %d", done.Failed)
+	}
+	return nil
+}
+
+// percentBar shows how far a command is, where a person looks at standard error and standard
+// output does not go to the same terminal.
+func (a *app) percentBar(what string) *percentBar {
+	if !isTerminal(a.err) || isTerminal(a.out) {
+		return &percentBar{}
+	}
+	return &percentBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(raw(a.err)), progressbar.OptionSetDescription(what),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetSpinnerChangeInterval(0))}
+}
+
+type percentBar struct{ bar *progressbar.ProgressBar }
+
+// reached sets the bar to a part of the whole, up to 1.
+func (p *percentBar) reached(done float64) {
+	if p.bar != nil {
+		_ = p.bar.Set(int(1000 * done))
+	}
+}
+
+func (p *percentBar) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
