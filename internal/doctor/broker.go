@@ -91,6 +91,29 @@ type node struct {
 	DiskFree   int64    `json:"disk_free"`
 	DiskLimit  int64    `json:"disk_free_limit"`
 	Partitions []string `json:"partitions"`
+
+	Applications []application `json:"applications"`
+}
+
+type application struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// losesWhenParted are releases of RabbitMQ whose quorum queues may lose what they have confirmed when a cluster is
+// parted: their logs diverge (release notes of 4.0.8).
+var losesWhenParted = regexp.MustCompile(`^4\.0\.[0-7]$`)
+
+// loses is the finding of a node of a cluster of such a release.
+func (n node) loses(all []node) (findings []Finding) {
+	for _, a := range n.Applications {
+		if a.Name == "rabbit" && len(all) > 1 && losesWhenParted.MatchString(a.Version) {
+			f := find(brokerVersion, "node "+n.Name, "RabbitMQ "+a.Version+", in a cluster", "rabbitmqctl version -n "+printable.Shell(n.Name))
+			f.Means, f.Do = "when the network parts the nodes, a quorum queue may lose messages that it has confirmed, or stand still", "upgrade RabbitMQ to 4.0.8 or later"
+			findings = append(findings, f)
+		}
+	}
+	return findings
 }
 
 func (x *examination) nodes(ctx context.Context) (findings []Finding, err error) {
@@ -142,6 +165,7 @@ func (n node) judge(all []node) (findings []Finding) {
 		findings = append(findings, find(brokerAlarm, subject,
 			fmt.Sprintf("disk alarm: %s free, the limit is %s", bytes(n.DiskFree), bytes(n.DiskLimit)), "rabbitmqctl set_disk_free_limit 50MB"+on))
 	}
+	findings = append(findings, n.loses(all)...)
 	if len(n.Partitions) > 0 {
 		findings = append(findings, find(partition, subject, "does not see "+strings.Join(n.Partitions, ", "), "rabbitmq-diagnostics cluster_status", "systemctl restart rabbitmq-server"))
 	}

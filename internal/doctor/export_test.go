@@ -40,8 +40,10 @@ func BindingOf(c Config, exchange, key string) (command, warning string) {
 }
 
 type (
-	Node   = node
-	Offset = offset
+	Node = node
+	// Application is one of a node.
+	Application = application
+	Offset      = offset
 )
 
 // Judge is judge.

@@ -98,6 +98,21 @@ func TestNodesAreJudged(t *testing.T) {
 	}
 }
 
+// The releases whose quorum queues may lose messages when a cluster is parted are named, where there is one.
+func TestClustersThatLoseAreNamed(t *testing.T) {
+	t.Parallel()
+	other := doctor.Node{Name: "rabbit@two", Running: true}
+	for version, want := range map[string]string{"3.13.7": "", "4.0.0": "broker-version", "4.0.7": "broker-version", "4.0.8": "", "4.0.10": "", "4.3.6": ""} {
+		node := doctor.Node{Name: "rabbit@one", Running: true, Applications: []doctor.Application{{Name: "mnesia", Version: "4.0.5"}, {Name: "rabbit", Version: version}}}
+		if got := codes(node.Judge(node, other)); got != want {
+			t.Errorf("RabbitMQ %s: %q, want %q", version, got, want)
+		}
+		if got := codes(node.Judge(node)); got != "" {
+			t.Errorf("RabbitMQ %s alone: %q", version, got)
+		}
+	}
+}
+
 // A clock is wrong only where the bounds leave no doubt.
 func TestClocksAreJudged(t *testing.T) {
 	t.Parallel()
