@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -307,7 +308,7 @@ func BenchmarkParkWaitsForReplicas(b *testing.B) {
 				b.SetParallelism(parallel)
 				b.RunParallel(func(loop *testing.PB) {
 					for loop.Next() {
-						if _, err := park.Park(b.Context(), &message.Message{ID: fmt.Sprint(rand.Uint64()), RoutingKey: "k", Body: make([]byte, 256)}, message.After(time.Hour)); err != nil {
+						if _, err := park.Park(b.Context(), &message.Message{ID: strconv.FormatUint(rand.Uint64(), 16), RoutingKey: "k", Body: make([]byte, 256)}, message.After(time.Hour)); err != nil {
 							b.Error(err)
 						}
 					}

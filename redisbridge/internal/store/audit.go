@@ -48,10 +48,14 @@ type Stored struct {
 	InLane bool // the broker has a copy of the message, which is not due yet
 }
 
-// ID returns the message's ID, and Entry its entry. First says whether it is the first message with that ID.
-func (r *Stored) ID() string    { return idOf(r.Key) }
+// ID returns the message's ID.
+func (r *Stored) ID() string { return idOf(r.Key) }
+
+// Entry returns the message's entry.
 func (r *Stored) Entry() string { return entryOf(r.Key) }
-func (r *Stored) First() bool   { return r.Key == keyOf(r.Entry(), r.ID()) }
+
+// First reports whether it is the first message with its ID.
+func (r *Stored) First() bool { return r.Key == keyOf(r.Entry(), r.ID()) }
 
 // Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
 func (r *Stored) Message() (message.Message, error) {
