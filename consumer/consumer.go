@@ -193,8 +193,8 @@ type Consumer struct {
 	noLedger, noArrivals, noDelayer outage
 }
 
-// New checks c and fills in the defaults. It does no I/O. The error names every
-// fault of c at once.
+// New checks c and fills in the defaults. It does no I/O, but to read files that hold a
+// URL or certificates. The error names every fault of c at once.
 func New(c Config) (*Consumer, error) {
 	c = c.withDefaults()
 	faults := c.faults()

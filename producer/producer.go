@@ -112,7 +112,8 @@ type Producer struct {
 	stopped chan struct{} // closed when the workers end
 }
 
-// New checks c, and reports every fault at once. It does no I/O, but to read the URL of a file.
+// New checks c, and reports every fault at once. It does no I/O, but to read files that hold a URL
+// or certificates.
 func New(c Config) (*Producer, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("producer: "+format, args...)) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 )
@@ -62,6 +63,22 @@ func TestInvalidMessagesGoNowhere(t *testing.T) {
 				t.Error("parked all the same")
 			}
 		})
+	}
+}
+
+// Of who has a certificate, the URL may say who that is; otherwise only the broker knows.
+func TestUserOfACertificate(t *testing.T) {
+	t.Parallel()
+	cert, key := servertest.NewAuthority(t).Issue(t, "client", time.Now().Add(time.Hour))
+	m := order("o-1")
+	m.UserID = "client"
+	for user, want := range map[string]string{"": "the broker alone knows: name it in the AMQP URL", "client@": "", "other@": `not the user of the AMQP connection, "other"`} {
+		fake := &parker{ticket: message.Ticket{Parking: message.Parked}}
+		p := newProducer(t, producer.Config{Parker: fake, AMQPURL: "amqps://" + user + "127.0.0.1:1/?auth_mechanism=external&certfile=" + cert + "&keyfile=" + key})
+		_, err := p.Publish(t.Context(), m, message.After(time.Minute))
+		if want == "" && err != nil || want != "" && (!errors.Is(err, producer.ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", user, err, want)
+		}
 	}
 }
 

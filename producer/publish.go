@@ -82,8 +82,11 @@ func (p *Producer) wrongUser(m *message.Message) error {
 		return nil
 	}
 	uri, err := broker.ParseURI(p.config.AMQPURL)
-	if err != nil || uri.Username == m.UserID {
+	switch {
+	case err != nil || uri.Username == m.UserID:
 		return err
+	case uri.Username == "":
+		return fmt.Errorf("user-id %q: the user is the one of the client's certificate, which the broker alone knows: name it in the AMQP URL, too, or leave the user-id empty", m.UserID)
 	}
 	return fmt.Errorf("user-id %q is not the user of the AMQP connection, %q, and RabbitMQ takes no other: leave it empty, or say who it was in a header of your own", m.UserID, uri.Username)
 }

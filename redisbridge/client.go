@@ -6,7 +6,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
 
-// NewClient returns a client for a URL. It does no I/O, but to read the URL of a file.
+// NewClient returns a client for a URL. It does no I/O, but to read files that hold the URL or certificates.
 //
 //	redis://user:password@host:6379/0                     a server; rediss:// for TLS
 //	redis://user:password@host:6379?addr=host:6379&...    a Redis Cluster, by some of its nodes
@@ -14,8 +14,8 @@ import (
 //	                                                      a server that Sentinels watch, by some of them
 //	file:///run/secrets/redis-url                         a file that has one of these as its only line
 //
-// A URL of rediss:// may have the parameters cacertfile, certfile, keyfile (paths of PEM files, read anew for every
-// connection), server_name_indication and tls_min_version (1.2, the default, or 1.3).
+// A URL of rediss:// may have the parameters cacertfile, certfile, keyfile (paths of PEM files, read now and anew for
+// every connection), server_name_indication and tls_min_version (1.2, the default, or 1.3).
 //
 // A file is read anew for every connection: the user and the password of Redis are those that it
 // has then. The rest of its URL, the password of Sentinels too, is that of the start.

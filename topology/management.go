@@ -31,14 +31,17 @@ type Management struct {
 
 // NewManagement returns a client for the API at rawURL,
 // http://user:password@host:15672, asking about vhost. Or at file:///path: the file
-// has the URL, and is read anew for every request. It does no other I/O. The user
-// needs the tag management and access to vhost. A URL of https:// may have the
-// parameters cacertfile, certfile, keyfile, server_name_indication and
-// tls_min_version, whose files are read anew for every request, too.
+// has the URL, and is read anew for every request. The user needs the tag management
+// and access to vhost. A URL of https:// may have the parameters cacertfile, certfile,
+// keyfile, server_name_indication and tls_min_version, whose files are read now, and
+// anew for every request, too. It does no other I/O.
 func NewManagement(rawURL, vhost string) (*Management, error) {
 	e, err := parseManagement(rawURL)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := e.client(); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
 	}
 	return &Management{rawURL: rawURL, base: e.base, user: e.user.Username(), vhost: vhost}, nil
 }

@@ -80,10 +80,15 @@ type Conn struct {
 	since   time.Time
 }
 
-// New checks the configuration. It does no I/O, but to read the URL of a file.
+// New checks the configuration. It does no I/O, but to read files that hold the URL
+// or certificates.
 func New(c Config) (*Conn, error) {
-	if _, err := c.url(); err != nil {
+	rawURL, err := c.url()
+	if err != nil {
 		return nil, err
+	}
+	if err := c.checkTLS(rawURL); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfiguration, Redact(c.URL), err)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -104,6 +109,22 @@ func (c Config) url() (string, error) {
 		return "", fmt.Errorf("%w: %s: %w; want amqp://user:password@host:5672/vhost", ErrConfiguration, Redact(c.URL), err)
 	}
 	return rawURL, nil
+}
+
+// checkTLS reads the files that a URL names, so that a wrong one is said before anything is dialled.
+func (c Config) checkTLS(rawURL string) error {
+	u, err := url.Parse(Hosts(rawURL)[0]) // all hosts have the same query
+	switch {
+	case err != nil:
+		return errUnparsable
+	case u.Scheme != "amqps":
+		return nil
+	}
+	settings, err := tlsurl.Config(u.Query(), c.TLS)
+	if err == nil && isExternal(u.Query()["auth_mechanism"]) && len(settings.Certificates) == 0 && settings.GetClientCertificate == nil {
+		err = errNoCertificate
+	}
+	return err
 }
 
 // Run connects, and connects again with backoff whenever the connection is
@@ -204,7 +225,7 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 	conn, err := amqp.DialConfig(plain, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
-		SASL:       outspoken(rawURL, properties),
+		SASL:       outspoken(uri, properties),
 		Dial: func(network, _ string) (net.Conn, error) {
 			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
 			if err != nil {
@@ -228,15 +249,25 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 	return conn, socket.Close, nil
 }
 
-// outspoken returns the URL's user and password in a form that has the broker
-// say so when it refuses them. Otherwise it just ends the connection, as a
-// broker does that dies. Nil leaves other mechanisms to the library.
-func outspoken(rawURL string, properties amqp.Table) []amqp.Authentication {
-	uri, err := amqp.ParseURI(rawURL)
-	if err != nil || len(uri.AuthMechanism) > 0 {
-		return nil
+// outspoken returns the mechanisms that the URL asks for, in a form that has the
+// broker say so when it refuses them. Otherwise it just ends the connection, as a
+// broker does that dies.
+func outspoken(uri amqp.URI, properties amqp.Table) []amqp.Authentication {
+	if len(uri.AuthMechanism) == 0 {
+		uri.AuthMechanism = []string{mechanismPlain}
 	}
-	return []amqp.Authentication{&outspokenAuth{uri.PlainAuth(), properties}}
+	var all []amqp.Authentication
+	for _, mechanism := range uri.AuthMechanism {
+		var auth amqp.Authentication = uri.PlainAuth()
+		switch strings.ToLower(mechanism) {
+		case mechanismAMQPlain:
+			auth = uri.AMQPlainAuth()
+		case mechanismExternal:
+			auth = &amqp.ExternalAuth{}
+		}
+		all = append(all, &outspokenAuth{auth, properties})
+	}
+	return all
 }
 
 type outspokenAuth struct {

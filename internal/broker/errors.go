@@ -50,10 +50,17 @@ func classifyDial(err error, rawURL string) error {
 		return fmt.Errorf("%w: %s: the server's certificate is not trusted: %w", ErrConfiguration, Redact(rawURL), err)
 	case errors.Is(err, tlsurl.ErrSettings):
 		return fmt.Errorf("%w: %s: %w", ErrConfiguration, Redact(rawURL), err)
+	case errors.Is(err, amqp.ErrSASL):
+		return fmt.Errorf("%w: %s: the broker does not offer this auth_mechanism (without one, plain): "+
+			"for external, enable its plugin rabbitmq_auth_mechanism_ssl, set auth_mechanisms.1 = EXTERNAL, and have it verify clients (verify_peer): %w",
+			ErrConfiguration, Redact(rawURL), err)
 	// Where the connection ends in the middle of the handshake, the library assumes
 	// that the password is wrong. RabbitMQ says so itself (see outspoken).
 	case !errors.As(err, &refused) || !refused.Server:
 		return err
+	case refused.Code == amqp.AccessRefused && strings.Contains(refused.Reason, "mechanism EXTERNAL"):
+		return fmt.Errorf("%w: %s: the broker has no user by the name in the client's certificate: add one, or see ssl_cert_login_from in its configuration, and its log: %w",
+			ErrConfiguration, Redact(rawURL), err)
 	case refused.Code == amqp.AccessRefused && !strings.Contains(refused.Reason, "vhost"):
 		return fmt.Errorf("%w: %s: the broker refused user name or password: %w", ErrConfiguration, Redact(rawURL), err)
 	case refused.Code == amqp.AccessRefused,

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -37,7 +39,8 @@ func Hosts(rawURL string) []string {
 }
 
 // ParseURI reads an AMQP URL that may name several hosts, and returns the first of them; what
-// else it says holds for all. It may be in a file, file:///path.
+// else it says holds for all. It may be in a file, file:///path. Username is empty where the
+// user is known by a certificate and the URL does not name it.
 func ParseURI(rawURL string) (amqp.URI, error) {
 	rawURL, err := secretfile.Resolve(rawURL)
 	if err != nil {
@@ -62,6 +65,12 @@ func ParseURI(rawURL string) (amqp.URI, error) {
 				return amqp.URI{}, err
 			}
 		}
+		if err := wrongMechanism(uri); err != nil {
+			return amqp.URI{}, err
+		}
+		if isExternal(uri.AuthMechanism) && u.User == nil {
+			uri.Username = "" // rather than guest
+		}
 		if i == 0 {
 			first = uri
 		}
@@ -69,4 +78,36 @@ func ParseURI(rawURL string) (amqp.URI, error) {
 	return first, nil
 }
 
-var errNoHost = errors.New("there is no host before or behind a comma")
+// The values of auth_mechanism, in upper case as well.
+const (
+	mechanismPlain    = "plain"
+	mechanismAMQPlain = "amqplain"
+	mechanismExternal = "external" // by the client's certificate
+)
+
+// wrongMechanism says what is wrong with the mechanisms that a URL asks for.
+func wrongMechanism(uri amqp.URI) error {
+	for _, mechanism := range uri.AuthMechanism {
+		switch strings.ToLower(mechanism) {
+		case mechanismPlain, mechanismAMQPlain:
+		case mechanismExternal:
+			if uri.Scheme != "amqps" {
+				return errExternalWithoutTLS
+			}
+		default:
+			return fmt.Errorf("auth_mechanism %q: use plain (the default), amqplain or external", mechanism)
+		}
+	}
+	return nil
+}
+
+// isExternal reports whether the broker may take the user from the client's certificate.
+func isExternal(mechanisms []string) bool {
+	return slices.ContainsFunc(mechanisms, func(m string) bool { return strings.EqualFold(m, mechanismExternal) })
+}
+
+var (
+	errNoHost             = errors.New("there is no host before or behind a comma")
+	errExternalWithoutTLS = errors.New("auth_mechanism=external means nothing without TLS: write amqps://, with certfile and keyfile, or leave it out")
+	errNoCertificate      = errors.New("auth_mechanism=external authenticates by a certificate: name it by certfile and keyfile, or leave auth_mechanism out")
+)

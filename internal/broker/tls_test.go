@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"net/url"
@@ -58,6 +59,9 @@ func TestMutualTLS(t *testing.T) {
 		"no such authority":           {url.Values{"cacertfile": {"/no/such/file"}}, "cacertfile: open /no/such/file"},
 		"no authority":                {url.Values{"cacertfile": {clientKey}}, "has no certificate in PEM"},
 		"a version that there is not": {url.Values{"tls_min_version": {"1.1"}}, "use 1.2 or 1.3"},
+		"a mechanism by name":         {change: url.Values{"auth_mechanism": {"AMQPLAIN"}}},
+		"a mechanism not offered":     {url.Values{"auth_mechanism": {"external"}}, "enable its plugin rabbitmq_auth_mechanism_ssl"},
+		"one of two mechanisms":       {change: url.Values{"auth_mechanism": {"external", "plain"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			query := url.Values{}
@@ -79,6 +83,19 @@ func TestMutualTLS(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
+	}
+
+	wrong := encryptedURL(t, env.AMQPURL, address, url.Values{"auth_mechanism": {"amqplain"}, "cacertfile": {authority.File}, "certfile": {clientCert}, "keyfile": {clientKey}})
+	if u, err = url.Parse(wrong); err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("stranger", "s3cr3t")
+	stranger, err := broker.New(broker.Config{URL: u.String(), Name: t.Name(), GiveUpAfter: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Run(t.Context()); !errors.Is(err, broker.ErrConfiguration) || !strings.Contains(err.Error(), "refused user name or password") {
+		t.Errorf("a stranger by AMQPLAIN: got %v", err)
 	}
 
 	conn, err := broker.New(broker.Config{URL: encryptedURL(t, env.AMQPURL, address, good), Name: t.Name()})
@@ -128,5 +145,47 @@ func TestMutualTLS(t *testing.T) {
 	authority.Issue(t, "server", later, "127.0.0.1")
 	if _, err := channel().QueueDelete("deep", false, false, false); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is wrong with TLS or with how to authenticate is said before anything is dialled.
+func TestNewRejectsWrongTLS(t *testing.T) {
+	t.Parallel()
+	authority, another := servertest.NewAuthority(t), servertest.NewAuthority(t)
+	cert, key := authority.Issue(t, "client", time.Now().Add(time.Hour))
+	_, anothersKey := another.Issue(t, "client", time.Now().Add(time.Hour))
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	withPair := "certfile=" + cert + "&keyfile=" + key
+	for _, c := range []struct {
+		url  string
+		tls  *tls.Config
+		says string // "" works
+	}{
+		{url: "amqps://h/?cacertfile=" + authority.File + "&" + withPair},
+		{url: "amqps://u:s3cr3t@a,b/?cacertfile=/no/such/file", says: "cacertfile: open /no/such/file"},
+		{url: "amqps://h/?cacertfile=" + key, says: "has no certificate in PEM"},
+		{url: "amqps://h/?certfile=" + cert, says: "certfile and keyfile: give both"},
+		{url: "amqps://h/?certfile=/no/such/file&keyfile=" + key, says: "open /no/such/file"},
+		{url: "amqps://h/?certfile=" + cert + "&keyfile=" + anothersKey, says: "private key does not match"},
+		{url: "amqps://h/?auth_mechanism=external&" + withPair},
+		{url: "amqps://h/?auth_mechanism=EXTERNAL", tls: own},
+		{url: "amqps://h/?auth_mechanism=external", says: "auth_mechanism=external authenticates by a certificate: name it by certfile and keyfile"},
+		{url: "amqp://h/?auth_mechanism=external", says: "auth_mechanism=external means nothing without TLS: write amqps://"},
+		{url: "amqp://h/?auth_mechanism=plain&auth_mechanism=External", says: "auth_mechanism=external means nothing without TLS"},
+		{url: "amqp://h/?auth_mechanism=plain&auth_mechanism=AMQPLAIN"},
+		{url: "amqp://h/?auth_mechanism=scram", says: `auth_mechanism "scram": use plain (the default), amqplain or external`},
+		{url: "amqps://h/?auth_mechanism=", says: `auth_mechanism "": use plain`},
+	} {
+		_, err := broker.New(broker.Config{URL: c.url, TLS: c.tls})
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%s: %v", c.url, err)
+		case c.says != "" && (!errors.Is(err, broker.ErrConfiguration) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cr3t")):
+			t.Errorf("%s: got %v, want ErrConfiguration that says %q", c.url, err, c.says)
+		}
 	}
 }

@@ -52,6 +52,9 @@ type Config struct {
 	// RedisAhead is by how much a single Redis' clock is ahead of this machine's, or behind
 	// where it is negative. Defaults to 0. It takes [Packages] ([ErrNoOtherClock]).
 	RedisAhead time.Duration
+	// TLS has Redis, or a single RabbitMQ, take connections over TLS, too. Redis' URLs are then of rediss://,
+	// and name no certificates. Defaults to none. It takes [Packages] ([ErrNoTLS]).
+	TLS *TLS
 }
 
 // withDefaults fills in what is not set and rejects what is unknown.
@@ -77,8 +80,11 @@ func (c Config) settle(ctx context.Context) (Config, error) {
 		missing := c.missingForContainers(ctx)
 		if missing == nil || c.Choice == Containers {
 			c.Choice = Containers
-			if c.RedisAhead != 0 {
+			switch {
+			case c.RedisAhead != 0:
 				return c, ErrNoOtherClock
+			case c.TLS != nil:
+				return c, ErrNoTLS
 			}
 			return c, missing
 		}

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -19,6 +20,8 @@ type RabbitMQ struct {
 	server
 	nodeName                 string
 	amqpPort, managementPort int
+
+	amqpTLSPort, managementTLSPort int // 0 without TLS
 }
 
 // NodeName is the node's name in the management API, such as rabbit@host.
@@ -47,6 +50,12 @@ func (r *RabbitMQ) ManagementURL() string {
 	return u.String()
 }
 
+// TLSURLs are the addresses of the default virtual host and of the management API over [Config.TLS], without
+// credentials.
+func (r *RabbitMQ) TLSURLs() (amqp, management string) {
+	return fmt.Sprintf("amqps://localhost:%d/", r.amqpTLSPort), fmt.Sprintf("https://localhost:%d", r.managementTLSPort)
+}
+
 // StartRabbitMQ starts a node of its own and returns when it answers. The
 // caller owes it a Stop.
 func StartRabbitMQ(ctx context.Context, config Config) (*RabbitMQ, error) {
@@ -62,7 +71,7 @@ func (c Config) startRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 	if c.Choice == Containers {
 		return startRabbitMQContainer(ctx, c.RabbitMQImage)
 	}
-	return startPrivateRabbitMQ(ctx)
+	return startPrivateRabbitMQ(ctx, c.TLS)
 }
 
 // newRabbitMQ makes the handle of a server that is not started yet.

@@ -36,7 +36,7 @@ const (
 )
 
 // startPrivateRabbitMQ runs the distribution's rabbitmq-server.
-func startPrivateRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
+func startPrivateRabbitMQ(ctx context.Context, t *TLS) (*RabbitMQ, error) {
 	r, n, err := newPrivateRabbitMQ()
 	if err != nil {
 		return nil, err
@@ -47,7 +47,11 @@ func startPrivateRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 	}
 	n.ports = append(n.ports, mapper)
 	n.program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.program...)
-	if err := configureRabbitMQ(r, n, mapper.number, membership{}); err != nil {
+	err = configureRabbitMQ(r, n, mapper.number, membership{})
+	if err == nil && t != nil {
+		err = r.overTLS(n, t)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.discard(ctx))
 	}
 	if err := r.startOrDiscard(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,10 +21,30 @@ type Redis struct {
 	server
 	port    int
 	busPort int // for the other nodes of a Redis Cluster
+	tlsPort int // 0 without TLS
 }
 
-// URL is the address of database 0. It stays the same for the life of the server.
-func (r *Redis) URL() string { return "redis://" + loopback(r.port) + "/0" }
+// URL is the address of database 0, over TLS where the server takes that. It stays the same for the life of the
+// server.
+func (r *Redis) URL() string { return r.scheme() + r.address() + "/0" }
+
+// address is how clients and other servers know the server.
+func (r *Redis) address() string {
+	if r.tlsPort != 0 {
+		return net.JoinHostPort("localhost", strconv.Itoa(r.tlsPort))
+	}
+	return loopback(r.port)
+}
+
+// settingsAddress is address as Redis' settings have it.
+func (r *Redis) settingsAddress() string { return strings.ReplaceAll(r.address(), ":", " ") }
+
+func (r *Redis) scheme() string {
+	if r.tlsPort != 0 {
+		return "rediss://"
+	}
+	return "redis://"
+}
 
 // StartRedis starts a server of its own and returns when it answers. The caller
 // owes it a Stop.
@@ -40,7 +61,7 @@ func (c Config) startRedis(ctx context.Context) (*Redis, error) {
 	if c.Choice == Containers {
 		return startRedisContainer(ctx, c.RedisImage)
 	}
-	r, err := startPrivateRedis(ctx, otherClock(c.RedisAhead))
+	r, err := startPrivateRedis(ctx, member{file: "redis.conf", ports: 1, env: otherClock(c.RedisAhead), tls: c.TLS})
 	if err == nil && c.RedisAhead != 0 {
 		if err = r.wrap("set the clock of", r.checkClock(ctx, c.RedisAhead)); err != nil {
 			err = errors.Join(err, r.Stop(ctx))
@@ -57,8 +78,8 @@ func newRedis(i instance, port int) *Redis {
 }
 
 // startPrivateRedis runs the distribution's redis-server.
-func startPrivateRedis(ctx context.Context, env map[string]string) (*Redis, error) {
-	r, err := newPrivateRedis(ctx, member{file: "redis.conf", ports: 1, env: env})
+func startPrivateRedis(ctx context.Context, m member) (*Redis, error) {
+	r, err := newPrivateRedis(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +95,22 @@ func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := newNode("redis", "redis", m.ports)
+	ports := m.ports
+	if m.tls != nil {
+		ports++
+	}
+	n, err := newNode("redis", "redis", ports)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
-	numbers := make([]int, m.ports)
+	numbers := make([]int, ports)
 	for i, p := range n.ports {
 		numbers[i] = p.number
+	}
+	if m.tls != nil {
+		if m.tls, err = m.tls.copyTo(n); err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
+		}
 	}
 	settings, err := n.write(m.file, m.settings(n.dir, numbers))
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 // A member is what one Redis server of a layout has of its own.
 type member struct {
 	file  string // of the shipped ones, or a name without one
-	ports int    // the first is the server's
+	ports int    // the first is the server's; one more, the last, is for TLS
 	args  []string
 	env   map[string]string
+	tls   *TLS // nil is none
 	// more returns further settings, by ports; nil is none.
 	more func(ports []int) string
 }
@@ -20,6 +21,9 @@ type member struct {
 func (m member) settings(dir string, ports []int) string {
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "\nbind 127.0.0.1\nport %d\ndir %s\n", ports[0], dir)
+	if m.tls != nil {
+		lines.WriteString(m.tls.redisSettings(ports[len(ports)-1]))
+	}
 	if m.more != nil {
 		lines.WriteString(m.more(ports))
 	}
@@ -29,7 +33,10 @@ func (m member) settings(dir string, ports []int) string {
 // handle makes the handle of the server.
 func (m member) handle(i instance, ports []int) *Redis {
 	r := newRedis(i, ports[0])
-	r.busPort = ports[len(ports)-1]
+	r.busPort = ports[m.ports-1]
+	if m.tls != nil {
+		r.tlsPort = ports[len(ports)-1]
+	}
 	return r
 }
 
@@ -39,5 +46,6 @@ func (c Config) newMember(ctx context.Context, m member) (*Redis, error) {
 	if c.Choice == Containers {
 		return newRedisMemberContainer(ctx, c.RedisImage, m)
 	}
+	m.tls = c.TLS
 	return newPrivateRedis(ctx, m)
 }

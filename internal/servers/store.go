@@ -80,7 +80,7 @@ func (s *Store) Primaries(ctx context.Context) ([]*Redis, error) {
 		at = said
 	}
 	for _, r := range s.nodes {
-		if loopback(r.port) == at {
+		if r.address() == at {
 			return []*Redis{r}, nil
 		}
 	}

@@ -34,10 +34,10 @@ func (s *Store) startCluster(ctx context.Context, c Config) error {
 			return err
 		}
 		if i > 0 {
-			query.Add("addr", loopback(r.port))
+			query.Add("addr", r.address())
 		}
 	}
-	s.url = "redis://" + loopback(s.nodes[0].port) + "?" + query.Encode()
+	s.url = s.nodes[0].scheme() + s.nodes[0].address() + "?" + query.Encode()
 	return s.awaitCluster(ctx)
 }
 

@@ -40,7 +40,7 @@ func (s *Store) startWatched(ctx context.Context, c Config) error {
 		if err := r.start(ctx); err != nil {
 			return err
 		}
-		follow = fmt.Sprintf("replicaof 127.0.0.1 %d\n", r.port)
+		follow = "replicaof " + r.settingsAddress() + "\n"
 	}
 	if err := s.nodes[1].awaitLink(ctx); err != nil {
 		return err
@@ -59,12 +59,16 @@ func (r *Redis) awaitLink(ctx context.Context) error {
 // the replica, without which they could promote nothing.
 func (s *Store) startSentinels(ctx context.Context, c Config) error {
 	query := url.Values{"master_name": {watchedName}}
+	names := "" // rather than addresses
+	if c.TLS != nil {
+		names = "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\nsentinel announce-ip localhost\n"
+	}
 	m := member{file: "sentinel.conf", ports: 1, args: []string{"--sentinel"}, more: func([]int) string {
-		return fmt.Sprintf(`protected-mode no
-sentinel monitor %[1]s 127.0.0.1 %[2]d %[3]d
+		return names + fmt.Sprintf(`protected-mode no
+sentinel monitor %[1]s %[2]s %[3]d
 sentinel down-after-milliseconds %[1]s %[4]d
 sentinel failover-timeout %[1]s 10000
-`, watchedName, s.nodes[0].port, sentinelsInAll/2+1, silence.Milliseconds())
+`, watchedName, s.nodes[0].settingsAddress(), sentinelsInAll/2+1, silence.Milliseconds())
 	}}
 	for i := range sentinelsInAll {
 		r, err := c.newMember(ctx, m)
@@ -74,10 +78,10 @@ sentinel failover-timeout %[1]s 10000
 		r.name = fmt.Sprintf("Sentinel %d", i+1)
 		s.sentinels = append(s.sentinels, r)
 		if i > 0 {
-			query.Add("addr", loopback(r.port))
+			query.Add("addr", r.address())
 		}
 	}
-	s.url = "redis://" + loopback(s.sentinels[0].port) + "/0?" + query.Encode()
+	s.url = s.sentinels[0].URL() + "?" + query.Encode()
 	if err := s.each(s.sentinels, func(r *Redis) error { return r.start(ctx) }); err != nil {
 		return err
 	}
