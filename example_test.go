@@ -2,6 +2,8 @@ package delaybridge_test
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"time"
@@ -131,4 +133,25 @@ func ExampleClient_Consume() {
 		return
 	}
 	// Prints: closing order-2
+}
+
+// A body that nobody can read in Redis or RabbitMQ is encrypted before it is published, and decrypted by the
+// handler. It belongs to the message's ID: with another one it does not open.
+func Example_encryptedBody() {
+	key := make([]byte, 32) // from where your secrets are kept
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := delaybridge.Message{ID: "order-1", RoutingKey: "order.unpaid"}
+	m.Body = sealer.Seal(nil, nil, []byte(`{"card":"4111"}`), []byte(m.ID)) // then client.Publish
+	body, err := sealer.Open(nil, nil, m.Body, []byte(m.ID))                // in the handler
+	fmt.Println(string(body), err)
+	// Output: {"card":"4111"} <nil>
 }
