@@ -63,6 +63,8 @@ const (
 	heartbeat  = 10 * time.Second
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
+	// steady is how long a connection lasts, at least, that was none in vain.
+	steady = time.Second
 )
 
 // Conn is a connection that comes back by itself while Run runs.
@@ -155,11 +157,14 @@ func (c *Conn) supervise(ctx context.Context) error {
 	for ctx.Err() == nil {
 		conn, hangUp, err := c.dial(ctx)
 		if err == nil {
-			wait.Reset()
 			connected, said = true, ""
 			log.Info("connected to RabbitMQ", "address", conn.RemoteAddr())
+			began := time.Now()
 			err = c.serve(ctx, conn, hangUp)
 			lost, patience = time.Now(), c.config.GiveUpAfter
+			if lost.Sub(began) > steady { // a broker that ends each at once is not asked again and again
+				wait.Reset()
+			}
 		}
 		switch {
 		case ctx.Err() != nil:

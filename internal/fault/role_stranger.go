@@ -23,14 +23,14 @@ func quotas() map[string]redisbridge.Quota {
 	plenty := redisbridge.Quota{Messages: 1 << 20, Bytes: 1 << 40, Delay: 24 * time.Hour, Body: 1 << 30}
 	return map[string]redisbridge.Quota{
 		"": plenty, trackedEntry().Name: plenty,
-		strangers().Name: {Messages: 20, Body: 1 << 20},
+		strangers().Name: {Messages: 5, Body: 1 << 20},
 	}
 }
 
 // Every so often a stranger publishes that many messages at once, all of which are to be parked.
 const (
-	floodEvery = 5 * time.Second
-	flood      = 100
+	floodEvery = 10 * time.Second
+	flood      = 25
 )
 
 // stranger publishes to an entry of its own, with the IDs of orders that are under way and with headers
