@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +70,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	})
 	root.SetVersionTemplate("delaybridge {{.Version}}\n")
 	a.settings.register(root.PersistentFlags(), a.logger)
+	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
 	root.AddCommand(
 		newTopologyCommand(a),
 		newMigrateCommand(a),
@@ -87,6 +92,8 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newSizeCommand(a),
 		newOrderCommand(a),
 		newConfigCommand(a),
+		newOptionsCommand(a),
+		newVersionCommand(a),
 	)
 	return root
 }
@@ -94,9 +101,14 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 // group makes cmd a parent that does nothing itself: alone it prints its help,
 // and an unknown subcommand is an error, which cobra would let pass.
 func group(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage(fmt.Errorf("unknown command %q for %q (see '%s --help')", args[0], cmd.CommandPath(), cmd.CommandPath()))
+			meant := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				meant = "; did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usage(fmt.Errorf("unknown command %q for %q%s (see '%s --help')", args[0], cmd.CommandPath(), meant, cmd.CommandPath()))
 		}
 		return nil
 	}
@@ -130,9 +142,65 @@ func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 	l.log.Debug("redis client", "says", fmt.Sprintf(format, v...))
 }
 
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+func version() string { return build().Version }
+
+// buildInfo is what `version` prints.
+type buildInfo struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Date    string `json:"date,omitempty"` // of the commit
+	Go      string `json:"go"`
+}
+
+func build() buildInfo {
+	b := buildInfo{Version: "(devel)", Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
 	}
-	return "(devel)"
+	b.Version = cmp.Or(info.Main.Version, b.Version)
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		}
+	}
+	return b
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and date", Args: usageArgs(cobra.NoArgs)}
+	format := outputFlag(cmd, formatTable, formatJSON)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		b := build()
+		if *format == formatJSON {
+			return json.NewEncoder(a.out).Encode(b)
+		}
+		_, err := fmt.Fprintln(a.out, strings.TrimSpace("delaybridge "+b.Version+" "+b.Commit+" "+b.Date))
+		return err
+	}
+	return cmd
+}
+
+// withoutSettings takes the flags that all commands have out of their help.
+func withoutSettings(template string) string {
+	const begin, end = "{{if .HasAvailableInheritedFlags}}", "{{end}}"
+	before, rest, found := strings.Cut(template, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		panic("the help has no such part any more") // of the library
+	}
+	return before + begin + "\n\nUse \"delaybridge options\" for the settings that all commands take.{{end}}" + after
+}
+
+func newOptionsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "List the settings that all commands take, as flags", Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(a.out, cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
+	}
 }

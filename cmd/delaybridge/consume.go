@@ -89,6 +89,8 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			return err
 		}
 		switch {
+		case c.Queue == "":
+			return usage(errors.New("--queue is missing: name the queue to consume"))
 		case count < 0:
 			return usage(fmt.Errorf("--count %d: must not be negative", count))
 		case timeout < 0 || run.timeout < 0:

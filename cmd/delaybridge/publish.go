@@ -76,7 +76,7 @@ way, reports and exits with 130.`,
 	flags.StringVar(&f.id, "id", "", "the message's ID")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
 	flags.StringVar(&f.entry, "entry", "", "name of the entry exchange, one of the setting entries; then --key may be left out (default: the default one)")
-	flags.StringVar(&f.in, "in", "", "delay, such as 1500ms, 30m, 1h30m or 7d")
+	flags.StringVar(&f.in, "in", "", "delay, such as 1500ms, 30m, 1h30m, 7d or 1y")
 	flags.StringVar(&f.at, "at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	flags.StringVar(&f.body, "body", "", "the body")
 	flags.StringVar(&f.bodyFile, "body-file", "", "read the body from this file, or from standard input if it is -")

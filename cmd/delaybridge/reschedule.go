@@ -32,7 +32,7 @@ or recorded, and 4 if Redis is unreachable.`,
   delaybridge reschedule --at 2030-01-01T08:00:00Z - < ids.txt`,
 		Args: idsArgs(a),
 	}
-	in := cmd.Flags().String("in", "", "delay from now, such as 1500ms, 30m, 1h30m or 7d")
+	in := cmd.Flags().String("in", "", "delay from now, such as 1500ms, 30m, 1h30m, 7d or 1y")
 	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)

@@ -7,20 +7,25 @@ import (
 	"time"
 )
 
-var leadingDays = regexp.MustCompile(`^([0-9]+)d`)
+// leadingDays are years of 365 days, weeks and days.
+var leadingDays = regexp.MustCompile(`^(?:([0-9]+)y)?(?:([0-9]+)w)?(?:([0-9]+)d)?`)
 
 // ParseDuration reads a duration as people write it: 1500ms, 30m, 1h30m, 7d,
 // 1d12h. A day has 24 hours.
 func ParseDuration(text string) (time.Duration, error) {
-	wrong := fmt.Errorf("%q is not a duration: write 1500ms, 30m, 1h30m or 7d", text)
+	wrong := fmt.Errorf("%q is not a duration: write 1500ms, 30m, 1h30m, 7d or 1y", text)
 	rest := text
 	var days time.Duration
-	if m := leadingDays.FindStringSubmatch(text); m != nil {
-		n, err := strconv.ParseInt(m[1], 10, 32)
-		if err != nil || n > 100_000 {
-			return 0, fmt.Errorf("%q is longer than any delay", text)
+	if m := leadingDays.FindStringSubmatch(text); m[0] != "" {
+		for unit, length := range []int64{1: 365, 2: 7, 3: 1} {
+			if unit == 0 || m[unit] == "" {
+				continue
+			}
+			n, err := strconv.ParseInt(m[unit], 10, 32)
+			if days += time.Duration(n*length) * 24 * time.Hour; err != nil || n*length > 100_000 || days > 100_000*24*time.Hour {
+				return 0, fmt.Errorf("%q is longer than any delay", text)
+			}
 		}
-		days = time.Duration(n) * 24 * time.Hour
 		if rest = text[len(m[0]):]; rest == "" {
 			return days, nil
 		}

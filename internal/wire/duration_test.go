@@ -18,6 +18,9 @@ func TestParseDuration(t *testing.T) {
 		"7d":                7 * day,
 		"1d12h":             36 * time.Hour,
 		"3650d":             3650 * day,
+		"10y":               3650 * day,
+		"1y2w1d1h":          380*day + time.Hour,
+		"2w":                14 * day,
 		"0d1ms":             time.Millisecond,
 		"-5s":               -5 * time.Second,
 		"100000d2000h":      100_000*day + 2000*time.Hour,
@@ -28,7 +31,7 @@ func TestParseDuration(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "d", "5", "5y", "1.5d", "-1d", "1d-1h", "1h1d", "1d1d", "1 d", "soon", "100001d",
+		"", "d", "5", "y", "1w1y", "300y", "99999999999999999999y", "1.5d", "-1d", "1d-1h", "1h1d", "1d1d", "1 d", "soon", "100001d",
 		"99999999999999999999d", "100000d2000000h", "3000000h",
 	} {
 		if got, err := ParseDuration(text); err == nil {
