@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // A TLS is files in PEM with which servers end TLS themselves, at a further port of localhost, for clients that
@@ -49,7 +50,8 @@ replica-announce-ip localhost
 
 // rabbitMQSettings has RabbitMQ and its management API listen at two ports.
 func (t *TLS) rabbitMQSettings(amqp, management int) string {
-	settings := fmt.Sprintf(`
+	var settings strings.Builder
+	fmt.Fprintf(&settings, `
 listeners.ssl.private = 127.0.0.1:%d
 management.ssl.ip = 127.0.0.1
 management.ssl.port = %d
@@ -58,14 +60,14 @@ auth_mechanisms.2 = PLAIN
 ssl_cert_login_from = common_name
 `, amqp, management)
 	for _, of := range []string{"ssl_options", "management.ssl"} {
-		settings += fmt.Sprintf(`%[1]s.cacertfile = %[2]s
+		fmt.Fprintf(&settings, `%[1]s.cacertfile = %[2]s
 %[1]s.certfile = %[3]s
 %[1]s.keyfile = %[4]s
 %[1]s.verify = verify_peer
 %[1]s.fail_if_no_peer_cert = true
 `, of, t.Authority, t.Certificate, t.Key)
 	}
-	return settings
+	return settings.String()
 }
 
 // overTLS adds to the settings of a private node.
