@@ -236,11 +236,16 @@ func (s *stagehand) say(format string, args ...any) {
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
 	w, err := newWorld(ctx, s.dir, s.Seed, s.part.kind == clustered, s.stores())
-	defer func() { err = errors.Join(err, w.close(context.WithoutCancel(ctx))) }()
+	w.skewedProgram, w.say = s.skewed, s.say
+	defer func() {
+		if report == nil || len(report.Violations)+len(w.surprises) > 0 {
+			w.saveLogs(context.WithoutCancel(ctx))
+		}
+		err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
+	}()
 	if err != nil {
 		return nil, err
 	}
-	w.skewedProgram, w.say = s.skewed, s.say
 	if err := w.populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}

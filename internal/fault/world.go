@@ -257,6 +257,20 @@ func (w *world) employ(r role, node int) error {
 }
 
 // close ends everything that is left, and keeps the folder.
+// saveLogs keeps what RabbitMQ and Redis have logged beside the history, for who looks into what went wrong.
+func (w *world) saveLogs(ctx context.Context) {
+	for n, node := range w.nodes {
+		if err := node.SaveLog(ctx, filepath.Join(w.dir, fmt.Sprintf("rabbitmq-%d.log", n))); err != nil {
+			w.say("%v", err)
+		}
+	}
+	if w.redis != nil {
+		if err := w.redis.SaveLog(ctx, filepath.Join(w.dir, "redis.log")); err != nil {
+			w.say("%v", err)
+		}
+	}
+}
+
 func (w *world) close(ctx context.Context) error {
 	var errs []error
 	for _, p := range w.processes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,6 +146,14 @@ func (s *service) running(ctx context.Context) bool {
 	// The one form of the question that compose 1.29 and 2 answer alike.
 	output, err := s.all.run(ctx, "ps", "--services", "--filter", "status=running")
 	return err == nil && slices.Contains(strings.Fields(string(output)), s.name)
+}
+
+func (s *service) writeLog(ctx context.Context, to io.Writer) error {
+	output, err := s.all.run(ctx, "logs", "--no-color", s.name)
+	if err == nil {
+		_, err = to.Write(output)
+	}
+	return err
 }
 
 func (s *service) lastLines(ctx context.Context) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -228,6 +229,12 @@ func (b *box) discard(context.Context) error {
 func (b *box) running(ctx context.Context) bool {
 	found, err := b.engine.ContainerInspect(ctx, b.name, client.ContainerInspectOptions{})
 	return err == nil && found.Container.State.Running
+}
+
+func (b *box) writeLog(ctx context.Context, to io.Writer) error {
+	cmd := exec.CommandContext(ctx, "docker", "logs", b.name)
+	cmd.Stdout, cmd.Stderr = to, to
+	return cmd.Run()
 }
 
 func (b *box) lastLines(ctx context.Context) string {

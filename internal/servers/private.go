@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -136,6 +137,19 @@ func (n *node) discard(context.Context) error {
 func (n *node) running(context.Context) bool { return n.process.alive() }
 
 func (n *node) log() string { return filepath.Join(n.dir, "log") }
+
+// writeLog adds what RabbitMQ writes into files of its own.
+func (n *node) writeLog(_ context.Context, to io.Writer) error {
+	files, err := filepath.Glob(filepath.Join(n.dir, "logs", "*.log"))
+	for _, file := range append(files, n.log()) {
+		content, failed := os.ReadFile(file)
+		if failed == nil {
+			_, failed = to.Write(content)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
 
 func (n *node) lastLines(context.Context) string {
 	content, err := os.ReadFile(n.log())

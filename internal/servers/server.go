@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 )
 
 // An instance is one server as a process or a container.
@@ -23,6 +25,8 @@ type instance interface {
 	running(ctx context.Context) bool
 	// lastLines returns the end of the server's log, for an error message.
 	lastLines(ctx context.Context) string
+	// writeLog writes all of it.
+	writeLog(ctx context.Context, to io.Writer) error
 }
 
 // server is what all servers have in common.
@@ -83,6 +87,16 @@ func (s *server) startOrDiscard(ctx context.Context) error {
 	}
 	// ctx may be what ended the start; cleaning up must work all the same.
 	return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+}
+
+// SaveLog writes all that the server has logged since it was made to a file.
+func (s *server) SaveLog(ctx context.Context, path string) (err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return s.wrap("save the log", s.instance.writeLog(ctx, file))
 }
 
 // awaitReady probes the server until it does its work.
