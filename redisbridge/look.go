@@ -235,20 +235,20 @@ func (s Stored) Message() (message.Message, error) {
 }
 
 // Export returns what waits in Redis or in a lane, and what was cancelled and is remembered, in no order.
-// Each message that was there at the beginning and is there at the end is returned, and once; what is
-// parked, delivered or cancelled meanwhile may be. An error ends it. It reads small pages, and needs no more
-// memory than these, so that Redis has time for others. progress is told how much of the whole was read, up
+// Each message that was there at the beginning and is there at the end is returned, and once. A message that is
+// parked, delivered or cancelled meanwhile may or may not be returned. An error ends it. It reads small pages, and
+// needs no more memory than these, so that Redis has time for others. progress is told how much of the whole was read, up
 // to 1, and may be nil.
 func (p *Park) Export(ctx context.Context, progress func(done float64)) iter.Seq2[Stored, error] {
 	if progress == nil {
 		progress = func(float64) {}
 	}
 	return func(yield func(Stored, error) bool) {
-		enough := errors.New("enough")
+		errStopped := errors.New("stopped")
 		err := p.store.Export(ctx, func(r *store.Stored) error {
 			one := Stored{
-				ID: r.ID(), Entry: r.Entry(), State: StateParked, Due: store.InstantOf(r.Record.Due()),
-				Published: store.InstantOf(r.Record.Published()), Version: r.Record.Version(),
+				ID: r.ID(), Entry: r.Entry(), State: StateParked, Due: store.InstantOf(r.Record.Due()).UTC(),
+				Published: store.InstantOf(r.Record.Published()).UTC(), Version: r.Record.Version(),
 				Name: []byte(r.Key), Record: []byte(r.Record),
 			}
 			switch {
@@ -258,11 +258,11 @@ func (p *Park) Export(ctx context.Context, progress func(done float64)) iter.Seq
 				one.State = StateInLane
 			}
 			if !yield(one, nil) {
-				return enough
+				return errStopped
 			}
 			return nil
 		}, progress)
-		if err != nil && !errors.Is(err, enough) {
+		if err != nil && !errors.Is(err, errStopped) {
 			yield(Stored{}, fmt.Errorf("export messages: %w", err))
 		}
 	}
@@ -270,13 +270,12 @@ func (p *Park) Export(ctx context.Context, progress func(done float64)) iter.Seq
 
 // Import parks what Export has returned. Where the message waits already nothing changes
 // (message.ParkedBefore), so an import that was interrupted may be repeated, until its
-// first messages are due. What was cancelled is remembered for ParkConfig.Tombstones
-// (message.CancelledBefore), and what is overdue is due a second later. Its quota does not
-// count.
+// first messages are due. Where another message with its ID waits, it is stored beside that. A
+// cancelled ID is cancelled for ParkConfig.Tombstones (message.CancelledBefore), and an overdue
+// message is due a second later. Quotas do not count.
 //
-// message.Conflict means that another message with the ID waits, and nothing was stored. The error
-// wraps ErrInvalid where s cannot be read or its entry is not configured, and is otherwise that of
-// [Park.Park].
+// The error wraps ErrInvalid where s cannot be read or its entry is not configured, and is otherwise
+// that of [Park.Park].
 func (p *Park) Import(ctx context.Context, s Stored) (message.Parking, error) {
 	if !p.config.Topology.HasEntry(s.Entry) {
 		return 0, fmt.Errorf("import message %s: %w: entry %q is not configured", s.ID, ErrInvalid, s.Entry)

@@ -52,8 +52,8 @@ type ParkConfig struct {
 	// WaitReplicas is how many replicas of Redis must have what is parked, cancelled or
 	// rescheduled before that succeeds (WAIT), so that a failover to one of them does not
 	// lose it. Where fewer have it after a second the error wraps ErrUnconfirmed: the primary
-	// has it, and doing it again does no harm. It takes effect for good with as many as there are.
-	// Defaults to 0: the primary alone.
+	// has it, and delivers it. Set it to the number of replicas of each primary: a failover may
+	// promote any of them. Defaults to 0: the primary alone.
 	WaitReplicas int
 }
 

@@ -27,14 +27,14 @@ func newExportCommand(a *app) *cobra.Command {
 each that was cancelled and is remembered. What was published untracked, and waits in
 tiers or in the inbox, is the broker's and not here.
 
-It is no snapshot: whatever is there from beginning to end is written, once. What is
-published, delivered or cancelled meanwhile may be or not. It reads small pages, so
-that Redis has time for others however many messages there are.
+It is no snapshot: each message that is there from beginning to end is written, once. A
+message that is published, delivered or cancelled meanwhile may be missing. It reads
+small pages, so that Redis has time for others however many messages there are.
 
 The fields of a line are for people, apart from name and record: these are all that
 'delaybridge import' needs. With --readable there are key, headers and body, too.`,
 		Example: `  delaybridge export > parked.jsonl
-  delaybridge export | delaybridge import --redis-url redis://other:6379/0 -
+  delaybridge export --without-lanes | delaybridge import --redis-url redis://other:6379/0 -
   delaybridge export --readable | jq -r 'select(.entry == "orders").body'`,
 		Args: usageArgs(cobra.NoArgs),
 	}
@@ -74,7 +74,7 @@ func (m *exportedMessage) read() {
 }
 
 func (a *app) export(ctx context.Context, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
-	bar := a.percentBar("exporting")
+	bar := a.percentBar("exporting", true)
 	out := &stream{out: a.out, format: formatJSONL}
 	counts := map[redisbridge.State]int{}
 	var failed error
@@ -107,10 +107,10 @@ func newImportCommand(a *app) *cobra.Command {
 		Use:   "import FILE",
 		Short: "Park what 'delaybridge export' has written; - is standard input",
 		Long: `Parks each message of the file under the prefix, into the shards and in the Redis of
-the settings, to be due when it was; what is overdue, at once. What was cancelled is
-cancelled. What waits already is left as it is, so an import that was interrupted is
-repeated: before the first of its messages are due, or within the setting dedupe-window
-after that. docs/recovery.md has the steps of a move.
+the settings. Each message keeps its due time; an overdue one is due a second later. A
+cancelled ID is cancelled again. A message that already waits stays as it is, so an
+interrupted import can be repeated before the first of its messages are due.
+docs/recovery.md has the steps of a move.
 
 Exits with 1 where lines could not be imported; each is on standard error with its
 number, and all others are imported.`,
@@ -151,7 +151,7 @@ type imported struct {
 const importsAtOnce = 512
 
 func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.Reader, size int64, format string) error {
-	bar := a.percentBar("importing")
+	bar := a.percentBar("importing", false)
 	var (
 		done  imported
 		mu    sync.Mutex
@@ -166,38 +166,46 @@ func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.R
 		bar.clear()
 		fmt.Fprintf(a.err, "line %d: %v\n", line, err)
 	}
-	reader := newLineReader(input)
-	var failed error
-	for ctx.Err() == nil {
-		text, err := reader.next()
-		if errors.Is(err, io.EOF) {
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	from := linesOf(reading, input)
+	for {
+		var line numberedLine
+		var ok bool
+		select {
+		case line, ok = <-from:
+		case <-reading.Done(): // whatever the input is waiting for
+		}
+		if !ok {
 			break
 		}
-		if err != nil && !errors.Is(err, errLineTooLong) {
-			failed = err
+		if line.err != nil && !errors.Is(line.err, errLineTooLong) {
+			stop(line.err)
 			break
 		}
-		n := reader.n
-		if read += int64(len(text)); size > 0 {
-			bar.reached(float64(read) / float64(size))
+		mu.Lock()
+		if read += int64(len(line.text)) + 1; size > 0 {
+			bar.reached(min(1, float64(read)/float64(size)))
 		}
+		mu.Unlock()
 		var one redisbridge.Stored
-		if err == nil {
-			err = json.Unmarshal(text, &one)
+		if line.err == nil {
+			line.err = json.Unmarshal(line.text, &one)
 		}
-		if err != nil {
-			fail(n, fmt.Errorf("it is no line of 'delaybridge export': %w", err))
+		if line.err != nil {
+			fail(line.n, fmt.Errorf("not a line of 'delaybridge export': %w", line.err))
 			continue
 		}
 		room <- struct{}{}
 		lines.Go(func() {
 			defer func() { <-room }()
-			parking, err := park.Import(ctx, one)
-			if err == nil && parking == message.Conflict {
-				err = fmt.Errorf("another message with the ID %s waits: cancel that one, or leave this one out", one.ID)
+			// What is under way has an answer soon; it is not left to be guessed at.
+			parking, err := park.Import(context.WithoutCancel(ctx), one)
+			if hopeless(err) {
+				stop(err)
 			}
 			if err != nil {
-				fail(n, err)
+				fail(line.n, err)
 				return
 			}
 			mu.Lock()
@@ -214,8 +222,9 @@ func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.R
 	}
 	lines.Wait()
 	bar.clear()
-	if err := errors.Join(failed, ctx.Err()); err != nil {
-		return fmt.Errorf("%w: %d were parked, and may be again", err, done.Parked)
+	if err := context.Cause(reading); err != nil {
+		fmt.Fprintf(a.err, "stopped after %d messages were parked: import the same file again\n", done.Parked)
+		return err
 	}
 	var err error
 	if format == formatJSON {
@@ -232,10 +241,37 @@ func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.R
 	return nil
 }
 
-// percentBar shows how far a command is, where a person looks at standard error and standard
-// output does not go to the same terminal.
-func (a *app) percentBar(what string) *percentBar {
-	if !isTerminal(a.err) || isTerminal(a.out) {
+// numberedLine is a line of an input, or why it could not be read.
+type numberedLine struct {
+	n    int
+	text []byte
+	err  error
+}
+
+// linesOf reads lines until ctx ends. A read cannot be interrupted: it is left to itself.
+func linesOf(ctx context.Context, input io.Reader) <-chan numberedLine {
+	lines := make(chan numberedLine)
+	go func() {
+		defer close(lines)
+		for reader := newLineReader(input); ; {
+			text, err := reader.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			select {
+			case lines <- numberedLine{reader.n, text, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// percentBar shows how far a command is, where a person looks at standard error. One that streams
+// its output has no bar on the same terminal.
+func (a *app) percentBar(what string, streams bool) *percentBar {
+	if !isTerminal(a.err) || streams && isTerminal(a.out) {
 		return &percentBar{}
 	}
 	return &percentBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(raw(a.err)), progressbar.OptionSetDescription(what),

@@ -63,7 +63,7 @@ const (
 	heartbeat  = 10 * time.Second
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// steady is how long a connection lasts, at least, that was none in vain.
+	// steady is how long a connection must last before the backoff begins anew.
 	steady = time.Second
 )
 
@@ -113,7 +113,7 @@ func (c Config) url() (string, error) {
 	return rawURL, nil
 }
 
-// checkTLS reads the files that a URL names, so that a wrong one is said before anything is dialled.
+// checkTLS reads the files that a URL names, so that a wrong file is reported before any connection is made.
 func (c Config) checkTLS(rawURL string) error {
 	u, err := url.Parse(Hosts(rawURL)[0]) // all hosts have the same query
 	switch {
@@ -162,7 +162,7 @@ func (c *Conn) supervise(ctx context.Context) error {
 			began := time.Now()
 			err = c.serve(ctx, conn, hangUp)
 			lost, patience = time.Now(), c.config.GiveUpAfter
-			if lost.Sub(began) > steady { // a broker that ends each at once is not asked again and again
+			if lost.Sub(began) > steady { // otherwise a broker that closes each connection at once would be dialled without a pause
 				wait.Reset()
 			}
 		}

@@ -72,7 +72,7 @@ type Result struct {
 	*history.Report
 	// Injected counts how often each scenario was used.
 	Injected map[string]int
-	// Withheld are the scenarios that the broker cannot bear.
+	// Withheld are the scenarios that were left out because this release of RabbitMQ loses messages in them.
 	Withheld []string
 	// Surprises are what nobody asked for: a process that ended by itself,
 	// something deleted that was not put back.

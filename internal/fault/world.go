@@ -256,8 +256,7 @@ func (w *world) employ(r role, node int) error {
 	return p.start(nil)
 }
 
-// close ends everything that is left, and keeps the folder.
-// saveLogs keeps what RabbitMQ and Redis have logged beside the history, for who looks into what went wrong.
+// saveLogs saves the logs of RabbitMQ and Redis beside the history, for the analysis of a failed run.
 func (w *world) saveLogs(ctx context.Context) {
 	for n, node := range w.nodes {
 		if err := node.SaveLog(ctx, filepath.Join(w.dir, fmt.Sprintf("rabbitmq-%d.log", n))); err != nil {
@@ -271,6 +270,7 @@ func (w *world) saveLogs(ctx context.Context) {
 	}
 }
 
+// close ends everything that is left, and keeps the folder.
 func (w *world) close(ctx context.Context) error {
 	var errs []error
 	for _, p := range w.processes {

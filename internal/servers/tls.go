@@ -15,7 +15,7 @@ type TLS struct {
 	Authority, Certificate, Key string
 }
 
-// ErrNoTLS is what starting containers with [Config.TLS] comes to.
+// ErrNoTLS means that containers cannot be started with [Config.TLS].
 var ErrNoTLS = errors.New("servers that end TLS run as private nodes alone")
 
 // copyTo puts the files where the node's account may read them.

@@ -17,15 +17,17 @@ func ParseDuration(text string) (time.Duration, error) {
 	rest := text
 	var days time.Duration
 	if m := leadingDays.FindStringSubmatch(text); m[0] != "" {
+		count := int64(0)
 		for unit, length := range []int64{1: 365, 2: 7, 3: 1} {
-			if unit == 0 || m[unit] == "" {
+			if m[unit] == "" || unit == 0 {
 				continue
 			}
 			n, err := strconv.ParseInt(m[unit], 10, 32)
-			if days += time.Duration(n*length) * 24 * time.Hour; err != nil || n*length > 100_000 || days > 100_000*24*time.Hour {
+			if count += n * length; err != nil || count > 100_000 {
 				return 0, fmt.Errorf("%q is longer than any delay", text)
 			}
 		}
+		days = time.Duration(count) * 24 * time.Hour
 		if rest = text[len(m[0]):]; rest == "" {
 			return days, nil
 		}

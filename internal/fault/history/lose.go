@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // replicates is within what a replica of Redis has what its primary has been told.
 const replicates = time.Second
@@ -28,6 +31,13 @@ func (r *record) lose(o *outage) {
 			r.mayHaveLost = r.mayHaveLost || e.At >= from && e.At <= o.mended
 		}
 	}
+	// Redis may not know any more that the message has come, and takes a later one with its ID and its content for a copy
+	// of it with the old due time.
+	for i := range r.attempts {
+		if a := &r.attempts[i]; r.mayHaveLost && a.outcome == Published && a.at > o.mended && r.tookForCopy(a.at) {
+			a.outcome = Unknown
+		}
+	}
 	for i := range r.changes {
 		if c := &r.changes[i]; during(c.at, c.answered, from) || r.mayHaveLost && c.at >= from {
 			c.lose()
@@ -36,6 +46,11 @@ func (r *record) lose(o *outage) {
 	if r.mayHaveLost {
 		r.looks = nil
 	}
+}
+
+// tookForCopy says whether a consumer was told since an instant to drop a message as one that was rescheduled.
+func (r *record) tookForCopy(since int64) bool {
+	return slices.ContainsFunc(r.dropped, func(e Event) bool { return e.Detail == DroppedRescheduled && e.At >= since })
 }
 
 // lose has nobody know any more what came of a change.

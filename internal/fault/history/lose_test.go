@@ -30,6 +30,11 @@ func TestLostWrites(t *testing.T) {
 			r.add(dropped, consumer, history.Dropped).Detail = history.DroppedRescheduled
 		}
 	}
+	publishedAgain := func(r *run) {
+		r.reschedule(20_000_000, due, history.Rescheduled)
+		r.attempt(35_000_000, 36_000_000, history.Published, 0)
+		r.add(40_000_000, consumer, history.Dropped).Detail = history.DroppedRescheduled
+	}
 	cancelled := func(at int64) func(*run) {
 		return func(r *run) { r.cancel(at, history.Cancelled) }
 	}
@@ -52,6 +57,12 @@ func TestLostWrites(t *testing.T) {
 		},
 		"its copy was dropped after that, and lost": {
 			[]func(*run){missing, movedAndDropped(20_000_000, 32_000_000), losing(31_000_000, 31_500_000)}, []string{"lost " + order},
+		},
+		"it came meanwhile, and a later one with its ID is taken for its copy": {
+			[]func(*run){losing(31_001_900, 31_500_000), publishedAgain}, nil,
+		},
+		"it came before that, and a later one with its ID is taken for its copy": {
+			[]func(*run){losing(34_000_000, 34_500_000), publishedAgain}, []string{"lost " + order},
 		},
 		"early all the same": {
 			[]func(*run){losing(1_000_500, 2_000_000), func(r *run) { r.deliver(asked-1000, consumer, history.EffectAlreadyClosed) }}, []string{"early " + order},

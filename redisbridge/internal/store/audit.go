@@ -54,9 +54,6 @@ func (r *Stored) ID() string { return idOf(r.Key) }
 // Entry returns the message's entry.
 func (r *Stored) Entry() string { return entryOf(r.Key) }
 
-// First reports whether it is the first message with its ID.
-func (r *Stored) First() bool { return r.Key == keyOf(r.Entry(), r.ID()) }
-
 // Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
 func (r *Stored) Message() (message.Message, error) {
 	if !r.Record.Whole() {
@@ -123,23 +120,25 @@ func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (re
 	if len(records) == 0 {
 		return nil, bytes, nil
 	}
-	var clock *redis.TimeCmd
+	us, err := s.scripts.clock.RunRO(ctx, s.config.Client, []string{k.state}).Int64()
+	if err != nil {
+		return nil, bytes, err
+	}
 	kept := make([]*redis.FloatCmd, len(records))
-	_, err = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		clock = pipe.Time(ctx)
+	_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
 		for i := range records {
 			kept[i] = pipe.ZScore(ctx, k.kept, records[i].Key)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, bytes, err
-	}
 	all := records[:0]
 	for i, one := range records {
-		isKept := kept[i].Err() == nil
-		one.InLane = isKept && one.Record.State() == Waiting
-		if one.InLane && one.Record.Due() <= clock.Val().UnixMilli() {
+		err := kept[i].Err()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, bytes, err
+		}
+		one.InLane = err == nil && one.Record.State() == Waiting
+		if one.InLane && one.Record.Due() <= us/1000 {
 			continue // it has come
 		}
 		all = append(all, one)
@@ -148,7 +147,8 @@ func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (re
 }
 
 // Import stores a record that [Store.Export] has returned, of this or of another Redis, prefix or number of shards,
-// if nothing is stored under its key. What was cancelled is cancelled. What is overdue is due in a moment.
+// unless the message waits there. One with its ID and other content is stored beside the message that has it. A cancelled ID is
+// cancelled, and an overdue message is due a second later.
 func (s *Store) Import(ctx context.Context, r *Stored) (message.Parking, error) {
 	m, err := r.Message()
 	switch {
@@ -161,9 +161,13 @@ func (s *Store) Import(ctx context.Context, r *Stored) (message.Parking, error) 
 		return 0, fmt.Errorf("%w: it neither waits nor was cancelled", ErrInvalid)
 	}
 	when := message.At(InstantOf(r.Record.Due()))
+	key := r.Key
+	if key[0] == keyOfOther { // it gets such a key where the first message is there
+		key = keyOf(r.Entry(), r.ID())
+	}
 	begin := Beginning{
-		As: r.Key, Version: r.Record.Version(), Direct: r.Record.Direct(), Published: InstantOf(r.Record.Published()),
-		Alone: r.First(), Content: r.Record[digestAt:recordHeader],
+		As: key, Version: r.Record.Version(), Direct: r.Record.Direct(), Published: InstantOf(r.Record.Published()),
+		Content: r.Record[digestAt:recordHeader],
 	}
 	ticket, err := s.Park(ctx, &m, when, begin)
 	if err == nil && ticket.Parking == message.Overdue {

@@ -263,14 +263,14 @@ func (s *Store) parkBatch(batch []*pendingPark) {
 			shards = append(shards, shard)
 		}
 	}
-	lacking := s.eachNode(ctx, shards, park)
+	unreplicated := s.eachNode(ctx, shards, park)
 	for _, shard := range shards {
-		answer, missing := answers[shard], lacking[shard]
+		answer, err := answers[shard], unreplicated[shard]
 		if undone(answer.Err()) {
 			keys, args := s.arguments(shard, byShard[shard])
-			answer, missing = s.run(ctx, s.scripts.park, keys, args...)
+			answer, err = s.run(ctx, s.keys[shard], s.scripts.park, keys, args...)
 		}
-		answerBatch(byShard[shard], answer, missing, s.clocks[shard], asked, time.Now())
+		answerBatch(byShard[shard], answer, err, s.clocks[shard], asked, time.Now())
 	}
 }
 
@@ -302,9 +302,9 @@ const (
 
 const answerBytes = 7 // for each message
 
-// answerBatch gives each message its answer. missing is why those that were stored are not
+// answerBatch gives each message its answer. unreplicated is why those that are stored are not
 // confirmed, or nil.
-func answerBatch(batch []*pendingPark, answer *redis.Cmd, missing error, clock *Clock, asked, heard time.Time) {
+func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, clock *Clock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
 		failBatch(batch, clock, Classify(err))
@@ -332,7 +332,11 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, missing error, clock *
 			continue
 		}
 		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: InstantOf(unix48(outcome[1:]))}
-		one.answer <- missing
+		if p := one.ticket.Parking; p == message.Parked || p == message.ParkedBefore {
+			one.answer <- unreplicated
+		} else { // nothing was stored
+			one.answer <- nil
+		}
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ shardK
 	key := keyOf(entry, id)
 	shard, _ := locate(key, len(s.keys))
 	script, keys, args := call(s.keys[shard], key)
-	called, missing := s.run(ctx, script, keys, args...)
+	called, unreplicated := s.run(ctx, s.keys[shard], script, keys, args...)
 	answer, err := called.Slice()
 	if err != nil {
 		return Change{}, Classify(err)
@@ -102,7 +102,7 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ shardK
 	if err != nil {
 		return Change{}, errors.Join(ErrUnconfirmed, err)
 	}
-	return change, missing
+	return change, unreplicated
 }
 
 // checkID rejects what cannot be a message's ID.
@@ -189,8 +189,9 @@ func (s *Store) repark(ctx context.Context, m *message.Message) (bool, error) {
 	args := append([]any{
 		wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID), groupOf(m),
 	}, s.leads...)
-	parked, err := s.scripts.repark.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...).Bool()
-	return parked, Classify(err)
+	called, unreplicated := s.run(ctx, k, s.scripts.repark, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...)
+	parked, err := called.Bool()
+	return parked, errors.Join(Classify(err), unreplicated)
 }
 
 // maxLines is how many lines of a message's history are noted down for each queue.

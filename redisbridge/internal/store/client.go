@@ -41,7 +41,7 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 		plain = tlsurl.Without(u).String()
 		if u.Scheme == "rediss" {
 			dial = encrypted(query)
-			_, err = tlsurl.Config(query, nil) // a wrong file is said before anything is dialled
+			_, err = tlsurl.Config(query, nil) // a wrong file is reported before any connection is made
 		} else {
 			err = tlsurl.Unencrypted(query, "rediss")
 		}

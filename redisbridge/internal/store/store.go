@@ -83,17 +83,17 @@ func (s *Store) eachNode(ctx context.Context, shards []int, call func(_ redis.Pi
 		})
 		return nil
 	}
-	on := map[redis.Cmdable][]int{}
+	on := map[redis.Cmdable][]int{} // shards by node
 	for _, shard := range shards {
 		node := s.nodeOf(ctx, s.keys[shard].state)
 		on[node] = append(on[node], shard)
 	}
-	lacking := map[int]error{}
+	unreplicated := map[int]error{}
 	var mu sync.Mutex
 	var nodes sync.WaitGroup
 	for node, shards := range on {
 		nodes.Go(func() {
-			missing := s.replicated(ctx, node, func(pipe redis.Pipeliner) {
+			err := s.replicated(ctx, node, s.keys[shards[0]], func(pipe redis.Pipeliner) {
 				for _, shard := range shards {
 					call(pipe, shard)
 				}
@@ -101,30 +101,28 @@ func (s *Store) eachNode(ctx context.Context, shards []int, call func(_ redis.Pi
 			mu.Lock()
 			defer mu.Unlock()
 			for _, shard := range shards {
-				lacking[shard] = missing
+				unreplicated[shard] = err
 			}
 		})
 	}
 	nodes.Wait()
-	return lacking
+	return unreplicated
 }
 
-// run is eachNode for one script, which is sent along where the node may not know it.
-func (s *Store) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer *redis.Cmd, missing error) {
+// run is eachNode for one script of a shard, which is sent along where the node may not know it.
+func (s *Store) run(ctx context.Context, k shardKeys, script *redis.Script, keys []string, args ...any) (answer *redis.Cmd, unreplicated error) {
 	if s.config.WaitReplicas == 0 {
 		return script.Run(ctx, s.config.Client, keys, args...), nil
 	}
-	for range 2 {
-		missing = s.replicated(ctx, s.nodeOf(ctx, keys[0]), func(pipe redis.Pipeliner) {
-			answer = script.Eval(ctx, pipe, keys, args...)
-		})
-		cluster, is := s.config.Client.(*redis.ClusterClient)
-		if !is || !redis.HasErrorPrefix(answer.Err(), "MOVED") {
-			break
-		}
-		cluster.ReloadState(ctx)
+	unreplicated = s.replicated(ctx, s.nodeOf(ctx, k.state), k, func(pipe redis.Pipeliner) {
+		answer = script.Eval(ctx, pipe, keys, args...)
+	})
+	if cluster, is := s.config.Client.(*redis.ClusterClient); is && redis.HasErrorPrefix(answer.Err(), "MOVED") {
+		cluster.ReloadState(ctx) // later: this call follows the answer
+		answer = script.Run(ctx, cluster, keys, args...)
+		unreplicated = fmt.Errorf("%w: the shard has moved to another node, whose replicas were not asked", ErrUnconfirmed)
 	}
-	return answer, missing
+	return answer, unreplicated
 }
 
 // nodeOf returns the client of the node that has a key: the one that replicas are asked of.
@@ -137,8 +135,9 @@ func (s *Store) nodeOf(ctx context.Context, key string) redis.Cmdable {
 	return s.config.Client
 }
 
-// replicated sends commands to a node, and returns an error unless enough of its replicas have what they wrote.
-func (s *Store) replicated(ctx context.Context, node redis.Cmdable, send func(redis.Pipeliner)) error {
+// replicated sends commands to a node that has the shard of k, and returns an error unless enough of its replicas
+// have what they wrote, or what was there before.
+func (s *Store) replicated(ctx context.Context, node redis.Cmdable, k shardKeys, send func(redis.Pipeliner)) error {
 	if _, is := node.(*redis.ClusterClient); is { // it has no such node now, and sends WAIT to any
 		_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error { send(pipe); return nil })
 		return fmt.Errorf("%w: the cluster has no node now whose replicas could be asked", ErrUnconfirmed)
@@ -146,10 +145,14 @@ func (s *Store) replicated(ctx context.Context, node redis.Cmdable, send func(re
 	var wait *redis.Cmd
 	_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		send(pipe)
+		// WAIT is about the writes of its own connection, and a message that waits already is not written again.
+		pipe.HIncrBy(ctx, k.state, "waits", 1)
 		wait = pipe.Do(ctx, "WAIT", s.config.WaitReplicas, replicasWithin.Milliseconds())
 		return nil
 	})
 	switch n, err := wait.Int(); {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return fmt.Errorf("%w: permit the user the command WAIT, or set redis-wait-replicas to 0: %w", ErrConfiguration, err)
 	case err != nil:
 		return fmt.Errorf("%w: whether replicas have it is unknown: %w", ErrUnconfirmed, err)
 	case n < s.config.WaitReplicas:
