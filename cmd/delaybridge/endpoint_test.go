@@ -65,6 +65,8 @@ func TestMetricsOverTLSWithAToken(t *testing.T) {
 			t.Errorf("token %q: %d, want %d", token, code, want)
 		}
 	}
+	// One that is interrupted before it has worked ends with 130.
+	await(t, "it waits for the topology", func() bool { return strings.Contains(w.output.String(), "exchange") || hasEnded(w) })
 	w.stop(t, servePatience)
 }
 

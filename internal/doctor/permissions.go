@@ -95,11 +95,7 @@ func (x *examination) writers(ctx context.Context) (findings []Finding, err erro
 			continue
 		}
 		closed := slices.DeleteFunc(slices.Clone(writes), func(name string) bool { return slices.Contains(entries, name) })
-		f := find(userTooWide, "user "+p.User, fmt.Sprintf("write permission %q covers %s", p.Write, some(closed)), x.publisher(p.User, writes)...)
-		if len(f.Commands) == 0 {
-			f.Do = "take the exchanges that are named out of its write pattern"
-		}
-		findings = append(findings, f)
+		findings = append(findings, find(userTooWide, "user "+p.User, fmt.Sprintf("write permission %q covers %s", p.Write, some(closed)), x.publisher(p.User, writes)))
 	}
 	return findings, err
 }
@@ -136,23 +132,19 @@ func (x *examination) isOfRole(tags, exchanges []string) bool {
 	return false
 }
 
-// publisher is the command that makes a user one, of the entries that it may write to; none where there
-// are none.
-func (x *examination) publisher(user string, exchanges []string) []string {
+// publisher is the command that makes a user one, of the entries that it may write to.
+func (x *examination) publisher(user string, exchanges []string) string {
 	var scope roles.Scope
 	for _, e := range append(x.Topology.Entries(), topology.Entry{}) {
 		if slices.Contains(exchanges, x.Topology.EntryExchangeOf(e.Name)) {
 			scope.Entries = append(scope.Entries, e.Name)
 		}
 	}
-	if len(scope.Entries) == 0 {
-		return nil
-	}
 	rights, err := roles.Of(roles.Publisher, x.Topology, scope)
 	if err != nil {
 		panic(err) // all entries are configured
 	}
-	return []string{rights.SetPermissions(x.Management.VHost(), user)}
+	return rights.SetPermissions(x.Management.VHost(), user)
 }
 
 // matcher tells whether a name matches a pattern of RabbitMQ's, to which an empty one is ^$. It

@@ -76,6 +76,12 @@ func (r *record) underWay(o *outage) bool {
 
 // step takes down that the clock of Redis was wrong.
 func (r *record) step(o *outage) {
+	// By a clock that was set back a later message with its ID may seem to have been published before it came.
+	for i := range r.attempts {
+		if a := &r.attempts[i]; o.fault.Steps != 0 && a.outcome == Published && a.at <= o.mended && len(r.received) > 0 && r.tookForCopy(max(a.at, o.fault.At)) {
+			a.outcome = Unknown
+		}
+	}
 	if r.underWay(o) {
 		r.clockAhead, r.clockBehind = max(r.clockAhead, o.fault.Steps), max(r.clockBehind, -o.fault.Steps)
 	}

@@ -64,6 +64,14 @@ func TestLostWrites(t *testing.T) {
 		"it came before that, and a later one with its ID is taken for its copy": {
 			[]func(*run){losing(34_000_000, 34_500_000), publishedAgain}, []string{"lost " + order},
 		},
+		"the clock is set back, and a later one with its ID is taken for its copy": {
+			[]func(*run){publishedAgain, func(r *run) {
+				r.fault(34_000_000, "the clock is wrong")
+				r.events[len(r.events)-1].Steps = -900_000
+				r.add(42_000_000, "injector", history.Mended).Detail = "the clock is wrong"
+			}}, nil,
+		},
+		"a later one with its ID is taken for its copy": {[]func(*run){publishedAgain}, []string{"lost " + order}},
 		"early all the same": {
 			[]func(*run){losing(1_000_500, 2_000_000), func(r *run) { r.deliver(asked-1000, consumer, history.EffectAlreadyClosed) }}, []string{"early " + order},
 		},
