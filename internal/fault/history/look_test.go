@@ -37,9 +37,14 @@ func TestLookUps(t *testing.T) {
 			r.reschedule(1_500_000, due, history.Rescheduled)
 			see(r, 2_000_000, history.GotWaiting).Due = due + 1
 		}, ""},
-		"nothing, and parked":                   {func(r *run) { see(r, 2_000_000, history.GotNothing) }, "though it had been parked"},
-		"nothing, and due earlier":              {func(r *run) { earlier(r); see(r, 2_000_000, history.GotNothing) }, "though it had been parked"},
-		"nothing, when it came earlier":         {func(r *run) { earlier(r); see(r, 4_000_000, history.GotNothing) }, ""},
+		"nothing, and parked":           {func(r *run) { see(r, 2_000_000, history.GotNothing) }, "though it had been parked"},
+		"nothing, and due earlier":      {func(r *run) { earlier(r); see(r, 2_000_000, history.GotNothing) }, "though it had been parked"},
+		"nothing, when it came earlier": {func(r *run) { earlier(r); see(r, 4_000_000, history.GotNothing) }, ""},
+		"nothing, and moved again after that": {func(r *run) {
+			r.reschedule(1_500_000, 3000, history.Rescheduled)
+			see(r, 4_000_000, history.GotNothing)
+			r.reschedule(5_000_000, due, history.Noted)
+		}, ""},
 		"nothing, before publish returned":      {func(r *run) { see(r, 1_000_500, history.GotNothing) }, ""},
 		"nothing, when it is over":              {func(r *run) { see(r, 50_000_000, history.GotNothing) }, ""},
 		"nothing, where it is not parked":       {func(r *run) { throughInbox(r); see(r, 2_000_000, history.GotNothing) }, ""},

@@ -94,6 +94,11 @@ func (r *record) wronglySeen() (why []string) {
 // before, and it could not be due yet.
 func (r *record) parkedFor(l *look) bool {
 	soonest := r.earliest(l.answered)
+	for i := range r.changes { // what a later reschedule denies held until then
+		if c := &r.changes[i]; c.call == Reschedule && c.at <= l.answered && c.due > 0 {
+			soonest = min(soonest, 1000*c.due)
+		}
+	}
 	return slices.ContainsFunc(r.attempts, func(a attempt) bool {
 		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock()
 	})
