@@ -135,8 +135,8 @@ func ExampleClient_Consume() {
 	// Prints: closing order-2
 }
 
-// A body that nobody can read in Redis or RabbitMQ is encrypted before it is published, and decrypted by the
-// handler. It belongs to the message's ID: with another one it does not open.
+// The publisher encrypts the body, and the handler decrypts it, so that Redis and RabbitMQ hold no plain text. The
+// body belongs to the message's ID: with another ID it cannot be decrypted.
 func Example_encryptedBody() {
 	key := make([]byte, 32) // from where your secrets are kept
 	block, err := aes.NewCipher(key)

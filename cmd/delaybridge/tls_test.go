@@ -195,7 +195,7 @@ func (e *encrypted) fails(t *testing.T, arguments ...string) string {
 	return string(output)
 }
 
-// Files that are wrong are said before anything is dialled: nobody listens here.
+// A wrong file is reported before any connection is made: no server listens at these addresses.
 func TestWrongCertificateFilesAreSaidFirst(t *testing.T) {
 	t.Parallel()
 	good := scriptEnv(t)

@@ -239,7 +239,7 @@ func TestRedisUsers(t *testing.T) {
 		i.hasNot(t, check, code)
 	}
 
-	// Whoever may not ask is told nothing.
+	// Without permission to list users, doctor reports none.
 	user("app", "~*", "&*", "+@all")
 	user("narrow", "~*", "&*", "+@all", "-acl|list")
 	narrow := *i
