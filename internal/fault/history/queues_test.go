@@ -139,6 +139,40 @@ func TestRefusedByOneQueueComesToTheOther(t *testing.T) {
 	}
 }
 
+// Of a message that one of its two queues had when a repetition of it was cancelled, it was true that it
+// could not be cancelled: the other queue gets it, too. So it was in a run, in which Redis was silent meanwhile.
+func TestMessageThatOneQueueHadComesToTheOther(t *testing.T) {
+	t.Parallel()
+	const second = "mails"
+	twin := history.InQueue("o-1", second)
+	for name, tc := range map[string]struct {
+		due      int64 // of what the other queue had
+		violates string
+	}{
+		"it had it before":                  {2_000, ""},
+		"what it had is another repetition": {1_900, "order o-1: wrong (cancelled, and does not come)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantOne(t, []history.Event{
+				{At: 1_000_000, Kind: history.Placed, Order: "o-1", Queue: "closing", Also: second, Detail: "entry 900ms"},
+				{At: 1_000_100, Kind: history.Publish, Order: "o-1", NotBefore: 1_900_000},
+				{At: 1_000_200, Kind: history.Published, Order: "o-1"},
+				{At: 1_100_000, Kind: history.Publish, Order: "o-1", NotBefore: 2_000_000},
+				{At: 1_100_100, Kind: history.Published, Order: "o-1"},
+				{At: 2_400_000, Kind: history.Cancel, Order: "o-1"},
+				{At: 2_500_001, Kind: history.Received, Order: twin, Asked: 2_500_000, Due: tc.due, Intact: true},
+				{At: 2_500_002, Kind: history.Effect, Order: twin, Detail: history.EffectClosed},
+				{At: 3_000_000, Kind: history.Cancelled, Order: "o-1"},
+				{At: 4_000_000, Kind: history.Received, Order: "o-1", Asked: 4_000_000, Due: 2_000, Intact: true},
+				{At: 4_000_001, Kind: history.Effect, Order: "o-1", Detail: history.EffectClosed},
+			}, history.Final{Orders: map[string]history.OrderState{
+				"o-1": {State: history.StateClosed, Closings: 1}, twin: {State: history.StateClosed, Closings: 1},
+			}}, tc.violates)
+		})
+	}
+}
+
 // What was changed by an ID concerns both orders whose messages have it. An answer need not be
 // true of the one that had come before.
 func TestChangesConcernAllWithTheID(t *testing.T) {

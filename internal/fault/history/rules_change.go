@@ -63,12 +63,14 @@ func (r *record) wasInRedis(e Event, c *change) bool {
 	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked-r.wrongClock()
 }
 
-// redelivered says whether e may be a message that had come before c was answered, once more
-// or for another attempt. Of that one it was true that it could not be cancelled.
+// redelivered says whether e may be a message that had come before c was answered, once more,
+// for another attempt, or to the other one of two queues. Of that one it was true that it could
+// not be cancelled.
 func (r *record) redelivered(e Event, c *change) bool {
-	return slices.ContainsFunc(r.received, func(before Event) bool {
+	may := func(before Event) bool {
 		return before.asked() <= c.answered && (e.Attempt > 0 || e.Due == 0 || before.Due == 0 || before.Due == e.Due)
-	})
+	}
+	return slices.ContainsFunc(r.received, may) || r.twin != nil && slices.ContainsFunc(r.twin.received, may)
 }
 
 // begunBefore says whether each attempt to publish from which a delivery at the instant at
