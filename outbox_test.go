@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	amqp "github.com/rabbitmq/amqp091-go"
 	_ "modernc.org/sqlite"
 
 	"github.com/delaybridge/delaybridge"
@@ -186,6 +188,54 @@ func TestOutboxWaitsForRedis(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of 20 came", all)
 		}
+	}
+}
+
+// What was cancelled after its row was inserted, and before a relay sends the row, has no effect. That holds for a row
+// that is due at once, too: whoever sends it later does not publish the ID again.
+func TestOutboxDropsWhatWasCancelledMeanwhile(t *testing.T) {
+	t.Parallel()
+	s, subject := open(t), databases()["PostgreSQL"](t)
+	for _, id := range []string{"cancelled", "left alone"} {
+		subject.Within(t, true, func(ctx context.Context, tx outboxtest.Tx) error {
+			return tx.Publish(ctx, delaybridge.Message{ID: id, RoutingKey: "order.unpaid"}, message.When{})
+		})
+	}
+	client := s.client()
+	if c, err := client.Cancel(t.Context(), "cancelled"); err != nil || c.Outcome != redisbridge.OutcomeRecorded {
+		t.Fatalf("got %+v, %v; want it recorded", c, err)
+	}
+	if err := client.Relay(subject.Store); err != nil {
+		t.Fatal(err)
+	}
+	s.run(client.Run)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		b, err := subject.Store.Backlog(t.Context())
+		if err == nil && b.Waiting == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", b, err)
+		}
+	}
+	conn, err := amqp.Dial(s.config.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var came []string
+	for d, found, err := ch.Get(closing, true); found || err != nil; d, found, err = ch.Get(closing, true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		came = append(came, d.MessageId)
+	}
+	if !slices.Equal(came, []string{"left alone"}) {
+		t.Errorf("came: %q, want what was left alone", came)
 	}
 }
 

@@ -305,6 +305,9 @@ func (r *Relay) try(ctx context.Context, row *Row) (*atomic.Int64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errRow, err)
 		}
+		if r.config.Park != nil && w == (message.When{}) { // Redis knows whether the ID was cancelled since
+			w = message.At(time.UnixMilli(row.CreatedMS))
+		}
 		_, err = r.config.Publisher.Publish(ctx, m, w)
 		if errors.Is(err, producer.ErrCancelled) {
 			return &r.counted.dropped, nil
