@@ -15,7 +15,7 @@ type Final struct {
 	Leftover []Left                `json:"leftover,omitempty"`
 	// Tombstones are the IDs that are cancelled by what Redis holds; nil if nobody has looked.
 	Tombstones []string `json:"tombstones"`
-	// Contradictions are what an audit of the keys in Redis has found.
+	// Contradictions are what Park.Verify has found in Redis.
 	Contradictions []string `json:"contradictions,omitempty"`
 	// Processes are those that were under way in the end.
 	Processes []Process `json:"processes,omitempty"`

@@ -9,8 +9,8 @@ import (
 const replicates = time.Second
 
 // lose takes back what Redis was told while it lost writes: nobody knows any more whether that
-// has happened. A message that the broker had taken into the inbox was told to Redis by a
-// bridge, some time after that.
+// has happened. A message that the broker had taken into the inbox, or a database into an outbox, was told to
+// Redis by a bridge or a relay, some time after that.
 func (r *record) lose(o *outage) {
 	if !o.fault.Loses {
 		return
@@ -19,7 +19,7 @@ func (r *record) lose(o *outage) {
 	during := func(at, answered, from int64) bool { return at <= o.mended && (answered == 0 || answered >= from) }
 	for i := range r.attempts {
 		a, since := &r.attempts[i], from
-		if r.inbox {
+		if r.inbox || r.outbox {
 			since -= handsOver.Microseconds()
 		}
 		if a.outcome == Published && (during(a.at, a.answered, since) || a.at <= o.mended && r.leftToRedis(from, o.mended)) {

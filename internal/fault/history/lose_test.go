@@ -24,6 +24,9 @@ func TestLostWrites(t *testing.T) {
 	throughInbox := func(r *run) {
 		r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughInbox + " 30s" })
 	}
+	throughOutbox := func(r *run) {
+		r.change(history.Placed, func(e *history.Event) { e.Detail = history.ThroughOutbox + " 30s" })
+	}
 	movedAndDropped := func(moved, dropped int64) func(*run) {
 		return func(r *run) {
 			r.reschedule(moved, late, history.Rescheduled)
@@ -47,6 +50,7 @@ func TestLostWrites(t *testing.T) {
 		"parked before that, and lost":            {[]func(*run){missing, losing(2_100_000, 3_000_000)}, []string{"lost " + order}},
 		"published after that, and lost":          {[]func(*run){missing, losing(900_000, 990_000)}, []string{"lost " + order}},
 		"in the inbox before that, and lost":      {[]func(*run){missing, throughInbox, losing(30_000_000, 30_100_000)}, nil},
+		"in the outbox before that, and lost":     {[]func(*run){missing, throughOutbox, losing(30_000_000, 30_100_000)}, nil},
 		"in the inbox long before that, and lost": {[]func(*run){missing, throughInbox, losing(40_000_000, 41_000_000)}, []string{"lost " + order}},
 		"cancelled meanwhile, and comes":          {[]func(*run){cancelled(20_000_000), losing(20_000_050, 20_100_000)}, nil},
 		"cancelled meanwhile, and forgotten then": {[]func(*run){missing, cancelled(20_000_000), losing(20_000_050, 20_100_000), func(r *run) { r.final.Tombstones = []string{} }}, nil},

@@ -121,6 +121,7 @@ func TestRefusedByOneQueueComesToTheOther(t *testing.T) {
 		violates  string
 	}{
 		"due at once":       {second, 1_000_000, ""},
+		"due by then":       {second, 1_000_180, ""},
 		"due later":         {second, 2_000_000, "order o-1: wrong (as it was sent)"},
 		"there is no other": {"", 1_000_000, "order o-1: wrong (as it was sent)"},
 	} {

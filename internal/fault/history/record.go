@@ -139,9 +139,9 @@ func (r *record) candidates(at int64) []attempt {
 }
 
 // mayHaveHappened excludes attempts of which publish said definitely no. RabbitMQ refuses a
-// message as soon as one of its queues does, so what was due at once may be in the other one.
+// message as soon as one of its queues does, so what was due by then may be in the other one.
 func (r *record) mayHaveHappened(a *attempt) bool {
-	return a.outcome != Refused || r.twin != nil && a.notBefore <= a.at
+	return a.outcome != Refused || r.twin != nil && a.notBefore <= a.answered
 }
 
 // published says whether publish has returned success.

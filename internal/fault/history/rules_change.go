@@ -201,7 +201,7 @@ func (r *record) takenInAfter(e Event, c *change, outages []outage) bool {
 		return false
 	}
 	taken := 1000*e.Due - (a.notBefore - a.at) + r.wrongClock()
-	return taken >= 1000*c.due && cutShort(outages, a.at-handsOver.Microseconds(), taken)
+	return taken+takenInWithin.Microseconds() >= 1000*c.due && cutShort(outages, a.at-handsOver.Microseconds(), taken)
 }
 
 // mayBeMoved says whether another reschedule than c may have the last word.
