@@ -47,6 +47,10 @@ func (t *Topology) aboutCommand() string {
 	return "Commands to cancel, reschedule or look up messages: a bridge carries them out, and answers where reply-to says. Permit writing to the exchange of this name only to those who may."
 }
 
+func (t *Topology) aboutInstallation() string {
+	return "One message, by which bridges notice a Redis that was emptied, that was restored from an older backup, or that is another installation's. Leave it alone."
+}
+
 func (t *Topology) aboutUnrouted() string {
 	return "Messages that are due, and for whose routing key nobody has bound a queue."
 }

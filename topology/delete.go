@@ -131,6 +131,7 @@ func (d *deletion) survey(ctx context.Context, t *Topology) (*Topology, error) {
 			return nil, fmt.Errorf("queue %s, to be deleted with its messages, is none of the existing ones: %s", name, strings.Join(d.queues, ", "))
 		}
 	}
+	d.options.WithMessages = append(slices.Clone(d.options.WithMessages), t.Installation()) // what it holds is the bridges' own
 	return t.withLeftEntries(d.exchanges), nil
 }
 
@@ -239,7 +240,7 @@ func (d *deletion) reopen(ctx context.Context, t *Topology, cause error) error {
 // was published to a ready exchange meanwhile may have become unrouted, so
 // each queue is looked at once more.
 func (d *deletion) demolish(ctx context.Context, t *Topology) error {
-	kept := []string{t.Inbox(), t.Command(), t.Quarantine(), t.Unrouted()}
+	kept := []string{t.Inbox(), t.Command(), t.Installation(), t.Quarantine(), t.Unrouted()}
 	for _, name := range d.queues {
 		if slices.Contains(kept, name) {
 			continue

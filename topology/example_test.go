@@ -48,6 +48,7 @@ func Example() {
 	// shop.quarantine
 	// shop.inbox
 	// shop.command
+	// shop.installation
 	// shop.tier.1m
 	// shop.tier.30m
 	// shop.lane.1m.0

@@ -1,5 +1,5 @@
 // Package topology describes the exchanges, tiers, lanes and queues of a delay
-// bridge, and plans, applies, verifies and deletes them on a broker.
+// bridge, and plans, applies, verifies, prunes and deletes them on a broker.
 //
 // The description ([New]) is pure: the same configuration always gives the same
 // entities, and nothing is asked of a server.
@@ -203,6 +203,11 @@ func (t *Topology) Inbox() string { return t.name("inbox") }
 // the queue behind it. Who may publish to an entry exchange need not be permitted to command.
 func (t *Topology) Command() string { return t.name("command") }
 
+// Installation is the queue, and the exchange before it, in which bridges keep one message: which
+// installation the broker belongs to, and how far Redis is. By it they notice a Redis that was
+// emptied, that was restored from an older backup, or that is another installation's.
+func (t *Topology) Installation() string { return t.name("installation") }
+
 // Unrouted is the queue, and the exchange before it, for due messages whose routing key
 // no queue is bound by.
 func (t *Topology) Unrouted() string { return t.name("unrouted") }
@@ -287,7 +292,7 @@ func (t *Topology) Exchanges() []Exchange {
 	door := func(queue string) Exchange {
 		return Exchange{Name: queue, Kind: amqp.ExchangeFanout, About: t.aboutDoor(queue)}
 	}
-	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox()), door(t.Command())}
+	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox()), door(t.Command()), door(t.Installation())}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
 			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
@@ -319,6 +324,7 @@ func (t *Topology) Queues() []Queue {
 		{Name: t.Quarantine(), Args: keeping(), About: t.aboutQuarantine()},
 		{Name: t.Inbox(), Args: intake(t.Quarantine()), About: t.aboutInbox()},
 		{Name: t.Command(), Args: intake(t.Quarantine()), About: t.aboutCommand()},
+		{Name: t.Installation(), Args: keeping(), About: t.aboutInstallation()},
 	}, t.waitingQueues()...)
 }
 
