@@ -132,6 +132,11 @@ type brokerExchange struct {
 	AutoDelete bool           `json:"auto_delete"`
 	Internal   bool           `json:"internal"`
 	Arguments  map[string]any `json:"arguments"`
+	Stats      struct {
+		In struct {
+			Rate float64 `json:"rate"` // of messages a second that were published to it
+		} `json:"publish_in_details"`
+	} `json:"message_stats"` // up to ten seconds old
 }
 
 type brokerBinding struct {

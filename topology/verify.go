@@ -42,7 +42,8 @@ const (
 const (
 	remedyApply   = "delaybridge topology apply"
 	remedyReplace = "it cannot be changed: drain and delete it, then delaybridge topology apply; or choose another prefix"
-	remedyEntry   = "left by another configuration: list the entry in entries; or delete its entry exchange, and the rest once no message is on its way there"
+	remedyPrune   = "left by another configuration: delaybridge topology prune"
+	remedyEntry   = "left by another configuration: list the entry in entries; or delaybridge topology prune"
 )
 
 const (
@@ -99,8 +100,7 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 		}
 	}
 	for _, name := range t.leftovers(queues) {
-		drifts = append(drifts, surplus(kindQueue, name, present,
-			"left by another configuration: let its messages run off, then delete it"))
+		drifts = append(drifts, surplus(kindQueue, name, present, remedyPrune))
 	}
 	wider := t.withLeftEntries(exchanges)
 	for _, e := range wider.entries[len(t.entries):] {
