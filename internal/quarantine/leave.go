@@ -35,7 +35,7 @@ func (w *walk) leave() {
 	}
 	for _, ch := range w.channels {
 		for range 3 {
-			if _, _, err := ch.Get(w.topology.Quarantine(), false); err != nil {
+			if _, _, err := ch.Get(w.queue, false); err != nil {
 				return
 			}
 		}

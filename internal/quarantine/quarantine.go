@@ -11,6 +11,7 @@
 package quarantine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Config struct {
 	// URL is an AMQP URI: amqp:// or amqps://user:password@host:port/vhost.
 	URL      string
 	Topology *topology.Topology
+	// Queue is the one to work on. Defaults to the topology's quarantine.
+	Queue string
 	// GiveUpAfter is how long to wait for a connection. Defaults to for ever.
 	GiveUpAfter time.Duration
 	// Logger defaults to none.
@@ -40,7 +43,7 @@ type Config struct {
 
 const tracedAs = "internal/quarantine"
 
-// Quarantine is the queue of that name. Make one with [New].
+// Quarantine is the queue of that name, or another one that keeps messages for people. Make one with [New].
 type Quarantine struct {
 	config Config
 	tracer *tracing.Tracer // nil where nothing is traced
@@ -51,6 +54,7 @@ func New(c Config) (*Quarantine, error) {
 	if c.Topology == nil {
 		return nil, errors.New("quarantine: Config needs Topology")
 	}
+	c.Queue = cmp.Or(c.Queue, c.Topology.Quarantine())
 	q := &Quarantine{config: c, tracer: tracing.New(c.TracerProvider, tracedAs)}
 	_, err := q.conn("")
 	return q, err
@@ -110,14 +114,14 @@ func (q *Quarantine) connected(ctx context.Context, work func(*walk) error) erro
 		stop()
 		connections.Wait()
 	}()
-	w := &walk{topology: q.config.Topology, consuming: consuming, publishing: publishing, running: running}
+	w := &walk{topology: q.config.Topology, queue: q.config.Queue, consuming: consuming, publishing: publishing, running: running}
 	w.connect = sync.OnceFunc(func() {
 		connections.Go(func() { _ = publishing.Run(running) }) // what it returns, Channel does, too
 	})
 	connections.Go(func() { _ = consuming.Run(running) }) // its end gives back what is not acknowledged
 	defer w.leave()
 	if err := work(w); err != nil {
-		return fmt.Errorf("quarantine %s: %w", q.config.Topology.Quarantine(), err)
+		return fmt.Errorf("%s: %w", q.config.Queue, err)
 	}
 	return nil
 }

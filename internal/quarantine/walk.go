@@ -40,6 +40,7 @@ var ErrCutShort = errors.New("cut short; run it again for the rest")
 // walk goes once over what is in the queue.
 type walk struct {
 	topology   *topology.Topology
+	queue      string
 	consuming  *broker.Conn
 	publishing *broker.Conn
 	connect    func()          // has publishing connect
@@ -147,7 +148,7 @@ func (w *walk) begin(ctx context.Context) error {
 
 // count returns how many messages there are that no consumer holds.
 func (w *walk) count() (int, error) {
-	queue, err := w.asking.QueueDeclarePassive(w.topology.Quarantine(), true, false, false, false, nil)
+	queue, err := w.asking.QueueDeclarePassive(w.queue, true, false, false, false, nil)
 	return queue.Messages, broker.Classify(err)
 }
 
@@ -176,7 +177,7 @@ func (w *walk) consume(ctx context.Context) error {
 		}
 	}
 	w.consumers++
-	deliveries, err := w.channels[len(w.channels)-1].Consume(w.topology.Quarantine(), tag(w.consumers), false, false, false, false, nil)
+	deliveries, err := w.channels[len(w.channels)-1].Consume(w.queue, tag(w.consumers), false, false, false, false, nil)
 	if err != nil {
 		return broker.Classify(err)
 	}
