@@ -132,7 +132,7 @@ func bridge(t *testing.T, env servertest.Env, tiers *topology.Topology) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, park)
+	servertest.VerifyAfter(t, park)
 	b, err := redisbridge.New(redisbridge.Config{Client: client, AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)

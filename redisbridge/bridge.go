@@ -31,6 +31,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/commands"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/installation"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/intake"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/members"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
@@ -51,18 +52,19 @@ type Bridge struct {
 	park    *Park           // for the intake
 	tracer  *tracing.Tracer // nil where nothing is traced
 
-	promoter   *promote.Promoter
-	intake     *intake.Intake
-	commands   *commands.Commands
-	register   *members.Register
-	repairs    *upkeep.Repairs
-	status     *upkeep.StatusQueue
-	watch      *upkeep.Watch
-	trim       *upkeep.Trim
-	conditions *health.Conditions
-	unanswered *broker.Unanswered // what the intake publishes
-	stats      *bridgeStats
-	hurry      chan struct{} // has the register looked at soon
+	promoter     *promote.Promoter
+	intake       *intake.Intake
+	commands     *commands.Commands
+	register     *members.Register
+	repairs      *upkeep.Repairs
+	status       *upkeep.StatusQueue
+	watch        *upkeep.Watch
+	trim         *upkeep.Trim
+	installation *installation.Keeper
+	conditions   *health.Conditions
+	unanswered   *broker.Unanswered // what the intake publishes
+	stats        *bridgeStats
+	hurry        chan struct{} // has the register looked at soon
 
 	phase  atomic.Int32 // phaseNew and so on
 	heard  atomic.Int64 // when Redis has last answered, Unix ns
@@ -79,8 +81,8 @@ func New(c Config) (*Bridge, error) {
 		faults = append(faults, errors.New("redisbridge: Config.Topology is missing"))
 	}
 	if c.Lease < 0 || c.MaxInFlight < 0 || c.DrainTimeout < 0 || c.RepairEvery < 0 || c.StartWithin < 0 || c.Window < 0 || c.Tombstones < 0 || c.BrokerClockWithin < 0 ||
-		c.KeepUnrouted < 0 || c.KeepQuarantine < 0 || c.WaitReplicas < 0 {
-		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones, BrokerClockWithin, KeepUnrouted, KeepQuarantine and WaitReplicas must not be negative"))
+		c.KeepUnrouted < 0 || c.KeepQuarantine < 0 || c.RetainUnrouted < 0 || c.RetainQuarantine < 0 || c.WaitReplicas < 0 {
+		faults = append(faults, errors.New("redisbridge: Config.Lease, MaxInFlight, DrainTimeout, RepairEvery, StartWithin, Window, Tombstones, BrokerClockWithin, KeepUnrouted, KeepQuarantine, RetainUnrouted, RetainQuarantine and WaitReplicas must not be negative"))
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -153,8 +155,15 @@ func (b *Bridge) furnish() {
 	b.watch = &upkeep.Watch{Client: c.Client, Topology: c.Topology, Management: c.Management, Conditions: b.conditions, Logger: b.log}
 	b.trim = &upkeep.Trim{
 		Conn: b.consume, Every: c.RepairEvery, First: b.register.First, Logger: b.log,
-		Keep: map[string]int{c.Topology.Unrouted(): c.KeepUnrouted, c.Topology.Quarantine(): c.KeepQuarantine},
+		Since: upkeep.Dates{Topology: c.Topology, BrokerClockWithin: c.BrokerClockWithin}.Since, Now: b.store.Now,
+		Limits: map[string]upkeep.Limit{
+			c.Topology.Unrouted():   {Keep: c.KeepUnrouted, Retain: c.RetainUnrouted},
+			c.Topology.Quarantine(): {Keep: c.KeepQuarantine, Retain: c.RetainQuarantine},
+		},
 	}
+	b.installation = installation.New(installation.Config{
+		Store: b.store, Topology: c.Topology, Conn: b.conn, First: b.register.First, Conditions: b.conditions, Logger: b.log,
+	})
 	ready := upkeep.NewReadyExchanges(c.Topology, b.conn, b.repairs)
 	b.intake = intake.New(intake.Config{
 		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Park: b.parkEntry,
@@ -163,7 +172,7 @@ func (b *Bridge) furnish() {
 		Worked: func() { b.worked.Store(true) }, Ends: b.ends, TookWithoutID: b.stats.tookWithoutID, Logger: b.log,
 	})
 	b.commands = commands.New(commands.Config{
-		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Do: b.carryOut,
+		Topology: c.Topology, Bridge: b.id, Publish: b.conn, Consume: b.consume, Do: b.carryOut, Record: b.recordCommand,
 		DrainTimeout: c.DrainTimeout, RepairEvery: c.RepairEvery, Repairs: b.repairs, Logger: b.log,
 	})
 	b.promoter = promote.New(promote.Config{
@@ -234,12 +243,11 @@ func (b *Bridge) Run(ctx context.Context) error {
 	workers, work := errgroup.WithContext(ctx)
 	workers.Go(func() error { return b.register.Run(work, me) })
 	workers.Go(func() error { return b.repairs.Run(work) })
-	workers.Go(func() error { return b.intake.Run(work) })
-	workers.Go(func() error { return b.promoter.Run(work) })
+	workers.Go(func() error { return b.deliver(work) })
 	for _, run := range []func(context.Context){
 		func(ctx context.Context) { b.store.Listen(ctx, b.calls()) },
 		func(ctx context.Context) { b.watch.Run(ctx, b.config.RepairEvery) },
-		b.watchAnswers, b.showStatus, b.commands.Run, b.sweepGroups, b.trim.Run,
+		b.watchAnswers, b.showStatus, b.trim.Run,
 	} {
 		workers.Go(func() error { run(work); return nil })
 	}
@@ -253,6 +261,31 @@ func (b *Bridge) Run(ctx context.Context) error {
 		err = lost
 	}
 	return err
+}
+
+// deliver parks and promotes while Redis is this installation's, until ctx ends.
+func (b *Bridge) deliver(ctx context.Context) error {
+	for ctx.Err() == nil {
+		b.installation.Await(ctx)
+		workers, work := errgroup.WithContext(ctx)
+		work, stop := context.WithCancel(work)
+		workers.Go(func() error { return b.intake.Run(work) })
+		workers.Go(func() error { return b.promoter.Run(work) })
+		for _, run := range []func(context.Context){b.commands.Run, b.sweepGroups} {
+			workers.Go(func() error { run(work); return nil })
+		}
+		workers.Go(func() error {
+			defer stop()
+			b.installation.Watch(work)
+			return nil
+		})
+		err := workers.Wait()
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweepGroups has one of the bridges forget, every RepairEvery, which messages that are gone were in a
@@ -314,6 +347,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (b *Bridge) lost(ctx context.Context, what string) {
 	l := Loss{At: time.Now().UTC().Truncate(time.Millisecond), Bridge: b.id, What: what}
 	b.conditions.Begin(health.RedisLost, l.String())
+	b.installation.Ask()
 	text, err := json.Marshal(l)
 	if err != nil {
 		return

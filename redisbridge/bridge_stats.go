@@ -94,16 +94,20 @@ func (r *bridgeStats) snapshot(now time.Time) BridgeStats {
 	in := r.b.intake.Counts()
 	r.mu.Lock()
 	s := BridgeStats{
-		Name: r.b.config.Name, Host: r.host, Version: r.version,
-		Claimed: r.claimed, ClaimedPerSecond: r.claimedPerSecond,
+		Name: r.b.config.Name, Host: r.host, Version: r.version, Layout: store.LayoutVersion,
+		Described: describedBy(r.b.config.Topology),
+		Claimed:   r.claimed, ClaimedPerSecond: r.claimedPerSecond,
 		Settled: r.settled, SettledPerSecond: r.settledPerSecond,
 		PromotionLate: r.promotion.spread(now), ReadyLate: r.ready.spread(now),
 		WithoutID: r.withoutID, Commands: r.b.commands.Done(),
 		TakenIn: TakenIn{
 			Parked: in.Parked, Duplicates: in.Duplicates, Published: in.Published, Dropped: in.Dropped, Quarantined: in.Quarantined,
 		},
-		Refused: r.b.intake.Refused(), Removed: r.b.trim.Removed(),
+		Refused: r.b.intake.Refused(), Removed: map[string]Removed{},
 		Conditions: reported(r.b.conditions.List(), now),
+	}
+	for queue, n := range r.b.trim.Removed() {
+		s.Removed[queue] = Removed(n)
 	}
 	for shard := range r.b.config.Topology.Shards() {
 		if r.owned[shard] {

@@ -59,9 +59,9 @@ func newBenchAt(t *testing.T, c topology.Config, env servertest.Env) *bench {
 	}
 	b := &bench{Env: env, topology: top, client: client, park: park}
 	if env.OwnRedis() {
-		servertest.AuditAfterKills(t, park)
+		servertest.VerifyAfterKills(t, park)
 	} else {
-		servertest.AuditAfter(t, park)
+		servertest.VerifyAfter(t, park)
 	}
 	// A cluster of which a node is down may be short of leaders for a while, and says so
 	// with an internal error: one tries again, as the error of Apply says.

@@ -52,6 +52,8 @@ func TestBridgeReportsWhatItDoes(t *testing.T) {
 	switch {
 	case first.Name != "billing" || first.Host == "" || first.At.IsZero():
 		t.Errorf("the report %+v has no name, host or instant", first)
+	case first.Version == "" || first.Layout == "":
+		t.Errorf("the report %+v does not say of which release the bridge is", first)
 	case first.Started.After(first.At) || first.At.Sub(first.Started) > time.Minute:
 		t.Errorf("started at %v, and reported at %v", first.Started, first.At)
 	case first.Claimed != 0 || first.Reconnects != 0 || first.PromotionLate.Messages != 0:

@@ -216,3 +216,78 @@ func (p *Park) changeGroup(ctx context.Context, group, done string, change func(
 	})
 	return g, errors.Join(work.Wait(), err)
 }
+
+// An Erasure is what [Park.Erase] returns, and a line of 'delaybridge erase'.
+type Erasure struct {
+	ID    string `json:"id"`
+	Entry string `json:"entry,omitempty"`
+	// Places say what was removed, and where the message may still be.
+	Places []ErasurePlace `json:"places"`
+	// Until is from when no consumer can meet the message any more; zero where none can already.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// An ErasurePlace is where a message was, or may still be.
+type ErasurePlace struct {
+	// Place is one word, such as redis, lane or backups.
+	Place string `json:"place"`
+	// Queue is that of RabbitMQ, where it is known.
+	Queue string `json:"queue,omitempty"`
+	// Removed is how many messages, and notes about them, were removed there.
+	Removed int `json:"removed,omitempty"`
+	// Until is until when the message may be there; zero where it is not, or Note says more.
+	Until time.Time `json:"until,omitzero"`
+	Note  string    `json:"note,omitempty"`
+	// Error is why the place could not be reached.
+	Error string `json:"error,omitempty"`
+}
+
+// Erase removes the messages of an entry with an ID from Redis: those that wait, their retries, their membership
+// of groups, and what is remembered of those that were delivered or cancelled. What the broker has stays there: a
+// tombstone with the ID and the instant of the call alone makes its consumer drop it, if that asks [Park.Arrive],
+// until Erasure.Until. The same goes for an ID of which nothing is known, since its message may be in a tier or
+// in the inbox. Quarantine and unrouted queues are not looked at.
+//
+// A message with the ID that is published later is a new message, or has no effect while there is a tombstone. A
+// consumer that has a message of it when it is erased may still have it tried again.
+//
+// It looks for retries in all shards, among what goes into no lane and what is remembered: a million of those take
+// some seconds. After an error some may be removed; calling it again is harmless.
+func (p *Park) Erase(ctx context.Context, id string) (Erasure, error) {
+	erased, err := p.store.Erase(ctx, p.entryName, id)
+	if err != nil {
+		return Erasure{}, fmt.Errorf("erase message %s: %w", id, err)
+	}
+	e := Erasure{ID: id, Entry: p.entryName, Until: erased.Until}
+	e.add(ErasurePlace{Place: "redis", Removed: len(erased.Messages)})
+	if !erased.Until.IsZero() {
+		e.add(ErasurePlace{Place: "tombstone", Until: erased.Until, Note: "Redis keeps the ID alone, so that its consumer drops what comes"})
+		p.placesWithBroker(&e, &erased)
+		e.add(ErasurePlace{Place: "broker-files", Note: "RabbitMQ's files, until it compacts them"})
+	}
+	e.add(ErasurePlace{Place: "append-only-file", Note: "that of Redis, until it is rewritten: BGREWRITEAOF does so at once"})
+	e.add(ErasurePlace{Place: "backups", Note: "and snapshots, exports and dumps: until you remove them; replicas of Redis follow by themselves"})
+	e.add(ErasurePlace{Place: "logs", Note: "and traces: the ID, until they are rotated"})
+	e.add(ErasurePlace{Place: "audit-log", Note: "the IDs that actions named, until 10,000 later records"})
+	e.add(ErasurePlace{Place: "consumers", Note: "what they have done and noted down, their ledgers too"})
+	return e, nil
+}
+
+func (e *Erasure) add(p ErasurePlace) { e.Places = append(e.Places, p) }
+
+// placesWithBroker names the queues that may have copies.
+func (p *Park) placesWithBroker(e *Erasure, erased *store.Erased) {
+	known := false
+	for _, m := range erased.Messages {
+		isOut := m.Was == store.ErasedWithBroker && !m.Due.After(erased.Now)
+		if known = known || isOut; isOut || m.Lane == 0 || m.Was != store.ErasedWithBroker && m.Was != store.ErasedPromoting {
+			continue
+		}
+		known = true
+		e.add(ErasurePlace{Place: "lane", Queue: p.config.Topology.LaneOf(p.entryName, m.Lane, m.Shard), Until: m.Due})
+	}
+	if !known {
+		e.add(ErasurePlace{Place: "tier", Until: erased.Until, Note: "or a lane, or the inbox"})
+	}
+	e.add(ErasurePlace{Place: "consumer-queue", Until: erased.Until, Note: "dropped by a consumer that asks Redis; another one handles it"})
+}

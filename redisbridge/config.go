@@ -82,6 +82,14 @@ type Config struct {
 	// keep. One of the bridges looks every RepairEvery, and removes the oldest of those that are over,
 	// each with a line in the log. Its user needs read permission for the queue. Default to 0: all.
 	KeepUnrouted, KeepQuarantine int
+	// RetainUnrouted and RetainQuarantine are for how long messages stay in these queues, by Redis' clock. One of
+	// the bridges looks every RepairEvery from the front of the queue, removes those that were there for
+	// longer, each with a line in the log, and ends at the first one that was not: none is removed before that
+	// time, and one behind a younger one stays until that one goes. A message was there since the
+	// broker dead-lettered it, or since a consumer or a bridge says that it quarantined it; or, with
+	// BrokerClockWithin, since the broker stamped it. One that says none of this stays, and after 200 such
+	// messages in front, all behind them stay, too. Default to 0: for ever.
+	RetainUnrouted, RetainQuarantine time.Duration
 	// BrokerClockWithin says that every node of the broker sets the header timestamp_in_ms
 	// of each message that is published
 	// (message_interceptors.incoming.set_header_timestamp.overwrite = true, RabbitMQ 3.12 and
@@ -180,3 +188,27 @@ func (s Step) String() string {
 	}
 	return "Step(" + strconv.Itoa(int(s)) + ")"
 }
+
+// NewClient returns a client for a URL. It does no I/O, but to read files that hold the URL or certificates.
+//
+//	redis://user:password@host:6379/0                     a server; rediss:// for TLS
+//	redis://user:password@host:6379?addr=host:6379&...    a Redis Cluster, by some of its nodes
+//	redis://host:26379/0?master_name=name&addr=host:26379&username=user&password=password
+//	                                                      a server that Sentinels watch, by some of them
+//	file:///run/secrets/redis-url                         a file that has one of these as its only line
+//
+// A URL of rediss:// may have the parameters cacertfile, certfile, keyfile (paths of PEM files, read now and anew for
+// every connection), server_name_indication and tls_min_version (1.2, the default, or 1.3).
+//
+// A file is read anew for every connection: the user and the password of Redis are those that it
+// has then. The rest of its URL, the password of Sentinels too, is that of the start.
+//
+// A user and a password in front of the Sentinel's host are for the Sentinels.
+//
+// The client sends each command once. The library would otherwise repeat it
+// after a lost connection, too, and tell only how the last repetition fared: a
+// message whose first answer was lost looks never sent, or parked before by
+// another client. In a Redis Cluster it follows MOVED, by which a node says that
+// it has done nothing, but not ASK: while the keys of a slot move one by one,
+// a script would work on a part of them.
+func NewClient(rawURL string) (redis.UniversalClient, error) { return store.NewClient(rawURL) }

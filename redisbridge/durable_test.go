@@ -220,7 +220,7 @@ func newParking(t testing.TB) *parking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfterKills(t, p.park)
+	servertest.VerifyAfterKills(t, p.park)
 	return p
 }
 

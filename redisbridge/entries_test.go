@@ -209,7 +209,7 @@ func TestEachEntryComesOutOfItsReadyExchange(t *testing.T) {
 	o.check(t, want)
 	for _, q := range b.topology.Queues() {
 		d, ok, err := b.channel(t).Get(q.Name, true)
-		if err != nil || ok {
+		if err != nil || ok && q.Name != b.topology.Installation() {
 			t.Errorf("%s holds %s (%v)", q.Name, d.MessageId, err)
 		}
 	}

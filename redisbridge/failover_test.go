@@ -78,8 +78,8 @@ func (r *traffic) settled(t *testing.T, inQuestion func(id string) bool) (lost [
 		if t.Failed() {
 			stats, err := r.park.Stats(t.Context(), redisbridge.StatsOptions{Exact: true})
 			t.Logf("in Redis: %+v, %v", stats, err)
-			faults, miscounts, err := r.park.Audit(t.Context())
-			t.Logf("audit: %q, %q, %v", faults, miscounts, err)
+			faults, miscounts, err := r.park.Verify(t.Context())
+			t.Logf("verify: %q, %q, %v", faults, miscounts, err)
 		}
 	}()
 	until(t, "nothing is parked", func() bool {

@@ -17,7 +17,7 @@ const checkWait = 2 * time.Second
 var errNotRunning = errors.New("the bridge is not running")
 
 // Check returns nil while this bridge does its work: it is connected to RabbitMQ and
-// Redis, has found the topology complete, and promotes the shards that are its own. The
+// Redis, which is its installation's, has found the topology complete, and promotes the shards that are its own. The
 // error joins all that is not so, and has lasted for longer than ten seconds, or since the
 // start. It asks Redis, for two seconds at most, and no other server.
 func (b *Bridge) Check(ctx context.Context) error {
@@ -36,6 +36,11 @@ func (b *Bridge) Check(ctx context.Context) error {
 		}
 	}
 	faults = append(faults, b.repairs.Check(now))
+	for _, c := range b.conditions.List() {
+		if c.Condition == health.Foreign {
+			return errors.Join(append(faults, fmt.Errorf("%s: %s", c.Condition.Means(), c.Detail))...) // no shard is worked on
+		}
+	}
 	return errors.Join(append(faults, b.promoter.Check(now)...)...)
 }
 

@@ -26,6 +26,8 @@ type Inspection struct {
 	WithoutID int64
 	// Loss is the last one that a bridge has noted down, within a day, or zero.
 	Loss Loss
+	// Refused is why bridges refuse what Redis has, or empty; see [Adopt].
+	Refused string
 	// Leases are those of the shards that the topology describes, in order.
 	Leases []Lease
 }
@@ -74,6 +76,11 @@ func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err
 		return Inspection{}, err
 	}
 	i.Loss = lossOf(loss)
+	installation, err := s.Installation(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	i.Refused = installation.Refused
 	for n := range shards {
 		l, err := s.Lease(ctx, n)
 		if err != nil {
@@ -114,4 +121,51 @@ func lossOf(text string) (l Loss) {
 		l.What = text // of another release
 	}
 	return l
+}
+
+// scanEvery is how often all that waits is looked through for an entry's messages.
+const scanEvery = time.Minute
+
+// PruneOptions returns o with what Redis tells [topology.Topology.Prune]: which configuration the
+// bridges at work have, and how many messages of an entry wait. The errors are those of
+// [Park.Stats].
+//
+// Where the running counts say that none waits, all that waits is looked through, once a minute,
+// since these may be wrong after a crash of Redis.
+func (p *Park) PruneOptions(o topology.PruneOptions) topology.PruneOptions {
+	o.Bridges = func(ctx context.Context) (map[string]*topology.Topology, error) {
+		stats, err := p.Stats(ctx, StatsOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("whether bridges have another configuration is not known: %w", err)
+		}
+		bridges := map[string]*topology.Topology{}
+		for _, b := range stats.Bridges {
+			bridges[b.ID] = b.TopologyOf(p.config.Topology)
+		}
+		return bridges, nil
+	}
+	scanned := map[string]time.Time{}
+	o.Parked = func(ctx context.Context, entry string) (int, error) {
+		stats, err := p.Stats(ctx, StatsOptions{})
+		if err != nil {
+			return 0, err
+		}
+		if n := stats.Entries[entry].Messages; n > 0 {
+			return int(n), nil
+		}
+		if last, done := scanned[entry]; done && time.Since(last) < scanEvery {
+			return 0, nil
+		}
+		for one, err := range p.List(ctx, Filter{}) {
+			if err != nil {
+				return 0, err
+			}
+			if one.Message.Entry == entry {
+				return 1, nil
+			}
+		}
+		scanned[entry] = time.Now()
+		return 0, nil
+	}
+	return o
 }

@@ -220,12 +220,12 @@ func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) e
 	}
 }
 
-// Audit compares the keys that describe what waits with each other, and returns a line for
+// Verify compares the keys that describe what waits with each other, and returns a line for
 // each contradiction: a message that no key leads to, and so is never delivered, or an entry
 // that would take a later message with the same ID with it. Miscounts are the parts of the
 // schedule that have not as many entries as is said: a Redis that was killed in the middle of
-// a script may leave that behind, which makes counts wrong. Audit reads all that is stored,
+// a script may leave that behind, which makes counts wrong. Verify reads all that is stored,
 // key by key, so it tells the truth only while nothing is parked or promoted.
-func (p *Park) Audit(ctx context.Context) (faults, miscounts []string, err error) {
-	return p.store.Audit(ctx)
+func (p *Park) Verify(ctx context.Context) (faults, miscounts []string, err error) {
+	return p.store.Verify(ctx)
 }

@@ -7,8 +7,11 @@ import (
 	"slices"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // Stats says how much waits in Redis, what goes through it, and who is at work.
@@ -104,10 +107,15 @@ type BridgeStats struct {
 	// Name is that of Config.Name, and Host that of the machine.
 	Name string `json:"name,omitempty"`
 	Host string `json:"host,omitempty"`
-	// Version is the release of this module.
+	// Version is the release of this module, or "(devel)" where the program was built from a checkout that
+	// tells none. Layout is the version of what that release keeps in Redis.
 	Version string `json:"version,omitempty"`
+	Layout  string `json:"layout,omitempty"`
 	// Started is when the bridge was made, by Redis' clock.
 	Started time.Time `json:"started,omitzero"`
+	// Described is what the bridge's configuration describes; nil where it does not say, as one
+	// of an earlier release.
+	Described *Described `json:"topology,omitempty"`
 	// Shards are those that it owns.
 	Shards []int `json:"shards,omitempty"`
 	// Claimed and Settled count messages since the start, PerSecond since the report
@@ -130,9 +138,9 @@ type BridgeStats struct {
 	// Refused counts the messages that went to quarantine since they were over their entry's
 	// quota, by entry.
 	Refused map[string]int64 `json:"refused,omitempty"`
-	// Removed counts the messages that the bridge has removed from queues that were over their
-	// limit (Config.KeepUnrouted).
-	Removed int64 `json:"removed,omitempty"`
+	// Removed counts the messages that the bridge has removed since its start from the unrouted and
+	// the quarantine queue, by the name of the queue.
+	Removed map[string]Removed `json:"removed_from,omitempty"`
 	// Reconnects is how often a connection to RabbitMQ was made again.
 	Reconnects int64 `json:"reconnects"`
 	// WithoutID counts the messages that the bridge has taken in since its start and that
@@ -143,6 +151,55 @@ type BridgeStats struct {
 	Commands int64 `json:"commands,omitempty"`
 	// Conditions are what the bridge sees to be wrong.
 	Conditions []ConditionState `json:"conditions,omitempty"`
+}
+
+// Removed counts messages that were removed from a queue.
+type Removed struct {
+	// Over were more than Config.KeepUnrouted or KeepQuarantine.
+	Over int64 `json:"over,omitempty"`
+	// Old were there for longer than Config.RetainUnrouted or RetainQuarantine.
+	Old int64 `json:"old,omitempty"`
+}
+
+// Described is the part of a bridge's topology that others may have in another way.
+type Described struct {
+	TiersMS []int64  `json:"tiers_ms"` // TTLs
+	LeadMS  int64    `json:"lead_ms"`  // the longest TTL of a lane
+	Entries []string `json:"entries,omitempty"`
+}
+
+func describedBy(t *topology.Topology) *Described {
+	var d Described
+	for _, tier := range t.Tiers() {
+		d.TiersMS = append(d.TiersMS, tier.TTL.Milliseconds())
+	}
+	for _, lead := range t.Leads() {
+		d.LeadMS = lead.Milliseconds()
+	}
+	for _, e := range t.Entries() {
+		d.Entries = append(d.Entries, e.Name)
+	}
+	return &d
+}
+
+// TopologyOf returns the names of what the bridge's configuration describes, with the prefix and
+// the shards of t; nil where the bridge does not say. The kinds of the entries are not known.
+func (b *BridgeStats) TopologyOf(t *topology.Topology) *topology.Topology {
+	if b.Described == nil {
+		return nil
+	}
+	config := topology.Config{Prefix: t.Prefix(), Shards: t.Shards(), Lead: time.Duration(b.Described.LeadMS) * time.Millisecond}
+	for _, ttl := range b.Described.TiersMS {
+		config.Tiers = append(config.Tiers, time.Duration(ttl)*time.Millisecond)
+	}
+	for _, entry := range b.Described.Entries {
+		config.Entries = append(config.Entries, topology.Entry{Name: entry, Kind: amqp.ExchangeTopic})
+	}
+	other, err := topology.New(config)
+	if err != nil {
+		return nil // it does not say it in this release's words
+	}
+	return other
 }
 
 // Percentiles sums up durations.

@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, park)
+	servertest.VerifyAfter(t, park)
 	bridge, err := redisbridge.New(redisbridge.Config{Client: client, AMQPURL: env.AMQPURL, Topology: tiers, Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)

@@ -36,12 +36,22 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 	case 1:
 		findings = append(findings, find(oneBridge, "bridge "+i.Bridges[0].ID, "it is the only one", "delaybridge bridge"))
 	}
+	var versions []string
+	for _, b := range i.Bridges {
+		versions = append(versions, b.Version)
+	}
+	if releases := health.Releases(versions); releases != "" {
+		findings = append(findings, find(bridgeReleases, "prefix "+x.Topology.Prefix(), "its bridges are of "+releases, "delaybridge top"))
+	}
 	if i.WithoutID > 0 {
 		findings = append(findings, find(withoutID, "exchange "+x.Topology.EntryExchange(),
 			fmt.Sprintf("messages without a message-id that the bridges have taken in since they were started: %d", i.WithoutID)))
 	}
 	if i.Loss != (redisbridge.Loss{}) {
 		findings = append(findings, find(redisLost, "prefix "+x.Topology.Prefix(), i.Loss.String()))
+	}
+	if i.Refused != "" {
+		findings = append(findings, find(redisForeign, "prefix "+x.Topology.Prefix(), i.Refused, "delaybridge adopt"))
 	}
 	findings = append(findings, x.reported(i)...)
 	for _, l := range i.Leases {

@@ -57,12 +57,14 @@ const (
 	redisUserTooWide  = "redis-user-too-wide"
 
 	redisLost        = "redis-lost"
+	redisForeign     = "redis-foreign"
 	confirmsMissing  = "confirms-missing"
 	intakeStuck      = "intake-stuck"
 	messageUnfit     = "message-unfit"
 	redisLayout      = "redis-layout"
 	noBridge         = "no-bridge"
 	oneBridge        = "one-bridge"
+	bridgeReleases   = "bridge-releases"
 	leaseExpired     = "lease-expired"
 	bridgeElsewhere  = "bridge-elsewhere"
 	otherRedis       = "bridge-of-other-redis"
@@ -136,12 +138,14 @@ func catalogue() map[string]kind {
 		redisUserTooWide:  {Warning, "it can change or remove every message that waits there", "replace KEYS or PASSWORD, and keep it with ACL SAVE; 'delaybridge permissions' prints what roles need (docs/permissions.md)"},
 
 		redisLost:        {Problem, "the messages that were parked then are gone, unless Redis' data is put back", "stop the bridges, restore Redis' data (its append-only file, or a snapshot), or publish again what is missing; find out who deleted it, or why Redis forgot it"},
+		redisForeign:     {Problem, "bridges park and promote nothing, and who parks is refused; the inbox keeps what is published", "restore Redis' data, or go on with what it has: adopt says what that loses or repeats"},
 		confirmsMissing:  {Problem, "what goes to this queue is late; the bridge tries until it is confirmed", "bring back the nodes that have its replicas; a queue that nobody can bring back has to be deleted and made anew"},
 		intakeStuck:      {Problem, "messages of publishers without the Go producer wait in the inbox, and become late", "mend what the error names"},
 		messageUnfit:     {Problem, "the message stays in Redis, and is tried every hour; others are not held up", "raise max_message_size or frame_max, then reschedule the message; or cancel it"},
 		redisLayout:      {Problem, "a bridge or producer with these settings refuses to work", "set shards to what is in use, or choose another prefix"},
 		noBridge:         {Problem, "nothing is promoted: messages become late", ""},
 		oneBridge:        {Note, "nobody takes over when it dies", "start another one, on another machine"},
+		bridgeReleases:   {Note, "they work together; what only the later release does or mends depends on the bridge", "update those that are behind, one after the other; or see why an update has stopped"},
 		leaseExpired:     {Problem, "its messages wait, and are late", "start a bridge; where one runs, see its log, and whether RabbitMQ has an alarm"},
 		bridgeElsewhere:  {Problem, "two deployments share the prefix in Redis: each promotes the other's messages on its own broker; or the bridge has lost its connection to RabbitMQ", "give one of them another prefix; or see the bridge's log"},
 		otherRedis:       {Problem, "two deployments share the prefix on this broker: each parks what the other one's publishers send, and cannot cancel it; or the bridge has lost its connection to Redis", "give one of them another prefix; or see the bridge's log"},

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
 	"github.com/delaybridge/delaybridge/internal/roles"
@@ -29,7 +31,7 @@ func TestDoctor(t *testing.T) {
 		"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
 		"policies": policies, "foreign": foreignBinding, "consumed": consumed,
 		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags, "writers": writers,
-		"inbox": inbox, "unrouted": unrouted, "shovel": shovelled, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "layout": layout,
+		"inbox": inbox, "unrouted": unrouted, "shovel": shovelled, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "releases": releases, "layout": layout,
 		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
 		"certificates": certificates,
 	} {
@@ -534,6 +536,35 @@ func leases(t *testing.T, i *installation) {
 	}
 	f := i.has(t, ofBridges, "lease-expired", "shard 0")
 	i.mend(t, f)
+	i.hasNot(t, ofBridges, f.Code)
+}
+
+// Bridges of two releases are a note, which says how many are of each.
+func releases(t *testing.T, i *installation) {
+	t.Helper()
+	client := i.client(t, i.RedisURL)
+	i.bridge(t, i.Env, client)
+	i.has(t, ofBridges, "one-bridge", "bridge ")
+	i.hasNot(t, ofBridges, "bridge-releases")
+	now, err := client.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	register, reports, other := "{"+i.Prefix+"}:bridges", "{"+i.Prefix+"}:reports", "other-ABCDEFGH"
+	report := fmt.Sprintf(`%d {"version":"v0.0.1","layout":"5"}`, now.UnixMilli())
+	if err := errors.Join(
+		client.HSet(t.Context(), reports, other, report).Err(),
+		client.ZAdd(t.Context(), register, redis.Z{Score: float64(now.Add(stateTimeout).UnixMilli()), Member: other}).Err(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofBridges, "bridge-releases", i.Prefix, "v0.0.1: 1")
+	if f.Severity != doctor.Note {
+		t.Errorf("it is a %s", f.Severity)
+	}
+	if err := client.ZRem(t.Context(), register, other).Err(); err != nil {
+		t.Fatal(err)
+	}
 	i.hasNot(t, ofBridges, f.Code)
 }
 

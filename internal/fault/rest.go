@@ -191,7 +191,9 @@ func (w *world) emptyQueues(final *history.Final) error {
 			names = append(names, pythonQueue)
 		}
 		for _, q := range w.topology.Queues() {
-			names = append(names, q.Name)
+			if q.Name != w.topology.Installation() {
+				names = append(names, q.Name)
+			}
 		}
 		for _, name := range names {
 			for {
@@ -270,7 +272,7 @@ func (w *world) askRedis(final *history.Final) error {
 			return err
 		}
 		// Redis was killed, which may leave wrong counts behind.
-		if final.Contradictions, _, err = park.Audit(w.ctx); err != nil {
+		if final.Contradictions, _, err = park.Verify(w.ctx); err != nil {
 			return err
 		}
 		final.Tombstones = []string{}

@@ -33,6 +33,7 @@ type role struct {
 	Redis    string
 	Stores   []storeAt
 	Topology topology.Config
+	Elder    *topology.Config // customers have producers that go by it, too; nil is none
 	Seed     uint64
 	Rate     float64 // orders per second
 	Began    int64   // when the first order was to be placed, Unix microseconds
@@ -129,12 +130,16 @@ type player struct {
 
 // openPark connects to Redis, and returns what ends the connection.
 func (p *player) openPark() (*redisbridge.Park, func(), error) {
+	return p.openParkOf(p.topology)
+}
+
+func (p *player) openParkOf(t *topology.Topology) (*redisbridge.Park, func(), error) {
 	client, err := redisbridge.NewClient(p.Redis)
 	if err != nil {
 		return nil, nil, err
 	}
 	closeClient := func() { _ = client.Close() }
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: p.topology, Tombstones: p.Tombstones})
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: t, Tombstones: p.Tombstones})
 	if err != nil {
 		closeClient()
 	}
@@ -189,6 +194,9 @@ func trackedEntry() topology.Entry {
 
 // strangers are who publishes to an entry of their own and wants to harm the others.
 func strangers() topology.Entry { return topology.Entry{Name: "strangers", Kind: amqp.ExchangeTopic} }
+
+// addedEntry is there now and then. Some of what is for the tracked one is published there then.
+func addedEntry() topology.Entry { return topology.Entry{Name: "added", Kind: amqp.ExchangeDirect} }
 
 func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -32,11 +33,27 @@ type customers struct {
 	store    *shops
 	outboxes *outboxes
 	park     *redisbridge.Park
-	producer *producer.Producer // which leaves to the broker what equals a tier
-	tracked  *producer.Producer // which parks everything
-	conn     *broker.Conn       // of the foreign clients
-	foreign  *broker.Publisher
-	inside   sync.WaitGroup
+	producers
+	elder   *producers   // those with the configuration before this one; nil where there are none
+	conn    *broker.Conn // of the foreign clients
+	foreign *broker.Publisher
+	inside  sync.WaitGroup
+}
+
+// producers have the same configuration.
+type producers struct {
+	untracked *producer.Producer // which leaves to the broker what equals a tier
+	tracked   *producer.Producer // which parks everything
+}
+
+func (p *player) producersOf(t *topology.Topology, park *redisbridge.Park) (made producers, err error) {
+	config := producer.Config{AMQPURL: p.AMQP, Topology: t, Parker: park, ConnectionName: p.Name, Logger: p.log}
+	if made.tracked, err = producer.New(config); err != nil {
+		return made, err
+	}
+	config.Untracked = true
+	made.untracked, err = producer.New(config)
+	return made, err
 }
 
 func (p *player) customers(ctx context.Context) error {
@@ -55,13 +72,7 @@ func (p *player) customers(ctx context.Context) error {
 		return err
 	}
 	defer closePark()
-	config := producer.Config{AMQPURL: p.AMQP, Topology: p.topology, Parker: park, ConnectionName: p.Name, Logger: p.log}
-	tracked, err := producer.New(config)
-	if err != nil {
-		return err
-	}
-	config.Untracked = true
-	untracked, err := producer.New(config)
+	now, err := p.producersOf(p.topology, park)
 	if err != nil {
 		return err
 	}
@@ -69,19 +80,55 @@ func (p *player) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &customers{player: p, store: store, outboxes: boxes, park: park, producer: untracked, tracked: tracked, conn: conn, foreign: broker.NewPublisher(conn)}
+	c := &customers{player: p, store: store, outboxes: boxes, park: park, producers: now, conn: conn, foreign: broker.NewPublisher(conn)}
+	runs := []func(context.Context) error{now.tracked.Run, now.untracked.Run, conn.Run}
+	if p.Elder != nil {
+		closeElder, err := c.openElder()
+		if err != nil {
+			return err
+		}
+		defer closeElder()
+		runs = append(runs, c.elder.tracked.Run, c.elder.untracked.Run)
+	}
 
 	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	var connections sync.WaitGroup
-	failed := make(chan error, 3)
-	for _, run := range []func(context.Context) error{tracked.Run, untracked.Run, conn.Run} {
-		connections.Go(func() { failed <- run(connected) })
+	failed := make([]error, len(runs))
+	for n, run := range runs {
+		connections.Go(func() { failed[n] = run(connected) })
 	}
 	c.open(ctx)
 	hangUp()
 	connections.Wait()
-	return errors.Join(<-failed, <-failed, <-failed)
+	return errors.Join(failed...)
+}
+
+// openElder makes the producers that have the configuration before this one.
+func (c *customers) openElder() (closePark func(), err error) {
+	before, err := topology.New(*c.Elder)
+	if err != nil {
+		return nil, err
+	}
+	park, closePark, err := c.openParkOf(before)
+	if err != nil {
+		return nil, err
+	}
+	elder, err := c.producersOf(before, park)
+	if err != nil {
+		closePark()
+		return nil, err
+	}
+	c.elder = &elder
+	return closePark, nil
+}
+
+// producersFor returns those that publish an order: every second one is left to the elder.
+func (c *customers) producersFor(o *customerOrder) producers {
+	if n, ok := orderNumber(o.ID); ok && n%2 == 0 && c.elder != nil {
+		return *c.elder
+	}
+	return c.producers
 }
 
 // open lets customers in until ctx ends, and waits until they have left.
@@ -237,6 +284,9 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	m := o.message()
+	if o.mayTakeAdded() && c.topology.HasEntry(addedEntry().Name) {
+		m.Entry = addedEntry().Name
+	}
 	now := history.Now()
 	notBefore := instant
 	if o.way != wayInstant && o.way != wayEntryAt {
@@ -258,9 +308,10 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 			when = message.At(instant)
 		}
 		var receipt producer.Receipt
-		publisher := c.producer
+		from := c.producersFor(o)
+		publisher := from.untracked
 		if o.way == wayTracked {
-			publisher = c.tracked
+			publisher = from.tracked
 		}
 		receipt, err = publisher.Publish(ctx, m, when)
 		cancelled = errors.Is(err, producer.ErrCancelled)

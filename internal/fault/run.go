@@ -54,6 +54,8 @@ const (
 	// is seen. Shorter runs than leastWithCalm begin at once.
 	calmFor       = 10 * time.Second
 	leastWithCalm = time.Minute
+	// leastWithApart is for how long a run goes on in which what takes minutes is tried, too.
+	leastWithApart = 20 * time.Minute
 	// mixers is how many scenarios are under way at a time in the mixture.
 	mixers = 3
 	// restWithin is how long the last orders may take after everything is mended,
@@ -192,8 +194,13 @@ type act struct {
 func (c *Config) acts(p part) []act {
 	var here, alone []scenario
 	for _, s := range scenarios() {
+		if s.where&apart != 0 && c.Only == "" && c.Duration < leastWithApart {
+			continue
+		}
 		if s.where&p.kind != 0 && (c.Only == "" || s.name == c.Only) {
-			here = append(here, s)
+			if s.where&apart == 0 || c.Only != "" {
+				here = append(here, s)
+			}
 			if p.kind == single || s.where == clustered {
 				alone = append(alone, s)
 			}

@@ -27,6 +27,8 @@ type where int
 const (
 	single where = 1 << iota
 	clustered
+	// apart takes minutes: it is no part of the mixture, nor of runs shorter than leastWithApart.
+	apart
 	anywhere = single | clustered
 )
 

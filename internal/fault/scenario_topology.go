@@ -12,8 +12,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -31,6 +33,7 @@ func topologyScenarios() []scenario {
 		{"binding deleted", all, anywhere, (*injection).deleteBinding},
 		{"target unbound", all, anywhere, (*injection).unbindTarget},
 		{"tiers and lead changed", []string{rabbitMQ, ourProcesses}, anywhere, (*injection).changeTiers},
+		{"topology changed and pruned", []string{rabbitMQ, ourProcesses}, single | apart, (*injection).prune},
 	}
 }
 
@@ -43,16 +46,110 @@ func (i *injection) changeTiers() error {
 		if err != nil {
 			return err
 		}
-		if err := i.furnish(t); err != nil {
+		if err := i.furnishAndBind(t); err != nil {
 			return err
 		}
-		pause(i.ctx, settleIn)
 		if err := i.changeAll(func(r *role) { r.Topology = config }); err != nil {
 			return err
 		}
 		i.hold(0, 5*time.Second)
 	}
 	return nil
+}
+
+// furnishAndBind applies a topology, and has the shop's queues get what comes of its added entry.
+func (i *injection) furnishAndBind(t *topology.Topology) error {
+	if err := i.furnish(t); err != nil {
+		return err
+	}
+	pause(i.ctx, settleIn)
+	if !t.HasEntry(addedEntry().Name) {
+		return nil
+	}
+	return i.channel(func(ch *amqp.Channel) error {
+		exchange := t.ReadyExchangeOf(addedEntry().Name)
+		return errors.Join(ch.QueueBind(queue, closingKey, exchange, false, nil), ch.QueueBind(queue, mailKey, exchange, false, nil),
+			ch.QueueBind(mailQueue, mailKey, exchange, false, nil))
+	})
+}
+
+// prunedWithin is what prune gets, with all that it waits for.
+const prunedWithin = 5 * time.Minute
+
+// prune goes over to other tiers, another lead and one more entry, and then back, with producers
+// of both configurations at once for a while, and prunes after each change: once while the elder
+// producers still publish into what goes, and then until nothing is left.
+func (i *injection) prune() error {
+	defer i.breaks("the topology is changed, and pruned")()
+	before := shortDelays()
+	for _, config := range []topology.Config{otherTiers(), shortDelays()} {
+		t, err := topology.New(config)
+		if err != nil {
+			return err
+		}
+		if err := i.furnishAndBind(t); err != nil {
+			return err
+		}
+		elder := before
+		err = i.changeAll(func(r *role) {
+			if r.Topology = config; r.Kind == "customers" {
+				r.Elder = &elder
+			}
+		})
+		if err != nil {
+			return err
+		}
+		i.hold(5*time.Second, 8*time.Second)
+		if _, err := i.pruneOnce(t, topology.PruneOptions{Force: true}); err != nil {
+			i.say("prune beside elder producers: %v", err)
+		}
+		if err := i.changeAll(func(r *role) { r.Elder = nil }); err != nil {
+			return err
+		}
+		if err := i.pruneAll(t); err != nil {
+			return err
+		}
+		before = config
+	}
+	return nil
+}
+
+// pruneAll prunes until nothing is left, as an operator does who looks again.
+func (i *injection) pruneAll(t *topology.Topology) error {
+	var left []topology.Left
+	var err error
+	done := i.until(prunedWithin, func() bool {
+		left, err = i.pruneOnce(t, topology.PruneOptions{Wait: time.Minute})
+		return err == nil && len(left) == 0
+	})
+	if !done && i.ctx.Err() == nil {
+		i.surprise(fmt.Sprintf("not pruned within %v: %v (%v)", prunedWithin, left, err))
+	}
+	return i.ctx.Err()
+}
+
+func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (left []topology.Left, err error) {
+	if !t.HasEntry(addedEntry().Name) {
+		o.Entries = []string{addedEntry().Name} // for which queues are bound
+	}
+	management, err := topology.NewManagement(i.nodes[0].ManagementURL(), "/")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := amqp.Dial(i.nodes[0].AMQPURL())
+	if err != nil {
+		return nil, err
+	}
+	err = i.store(func(c *redis.Client) error {
+		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: t})
+		if err != nil {
+			return err
+		}
+		pruned, err := t.Prune(i.ctx, conn, management, park.PruneOptions(o))
+		left = pruned.Left
+		return err
+	})
+	return left, errors.Join(err, conn.Close())
 }
 
 // changeAll has one process after the other end, and start again with other settings.
@@ -74,7 +171,7 @@ func (i *injection) changeAll(change func(*role)) error {
 func otherTiers() topology.Config {
 	return topology.Config{
 		Prefix: prefix, Tiers: []time.Duration{time.Second, 3 * time.Second, 5 * time.Second}, Lead: 3 * time.Second, Shards: shards,
-		Entries: []topology.Entry{trackedEntry(), strangers(), {Name: "added", Kind: amqp.ExchangeDirect}},
+		Entries: []topology.Entry{trackedEntry(), strangers(), addedEntry()},
 	}
 }
 

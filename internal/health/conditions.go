@@ -5,8 +5,11 @@ package health
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -30,6 +33,9 @@ const (
 	// register, the layout, or the turn of a shard. Parked messages have gone with it. It
 	// lasts for a day after that.
 	RedisLost Condition = "redis_lost"
+	// Foreign: what is in Redis is not what the broker's installation has parked. Nothing is
+	// parked and promoted until somebody has decided.
+	Foreign Condition = "redis_foreign"
 	// Policy: a policy overrides the arguments of our queues. Only a bridge with
 	// Config.Management sees it.
 	Policy Condition = "policy"
@@ -99,6 +105,11 @@ func table() []entry {
 		{
 			RedisLost, slog.LevelError, "Redis has lost what this bridge kept there: parked messages are gone", "the loss in Redis is a day ago, and is reported no longer",
 			"Redis has lost parked messages", "restore Redis' data; publish again what is missing", 0,
+		},
+		{
+			Foreign, slog.LevelError, "Redis is not what this installation has parked in: nothing is parked and promoted", "Redis is this installation's: the bridge goes on",
+			"Redis was emptied, is an older copy, or is another installation's: nothing is parked and promoted",
+			"restore Redis' data, or go on with what it has: 'delaybridge adopt'", 0,
 		},
 		{
 			Policy, slog.LevelError, "a policy overrides the queues' arguments: messages come early, are dropped or refused", "no policy overrides the queues' arguments any more",
@@ -228,3 +239,20 @@ const (
 	// UnfitPause is how long a message waits to which the broker objects, at most.
 	UnfitPause = time.Hour
 )
+
+// Releases says of how many bridges each release is, by the versions that they report, where there are
+// several releases, and "" where there is one. A bridge that reports none is of an unknown one.
+func Releases(versions []string) string {
+	counts := map[string]int{}
+	for _, version := range versions {
+		counts[cmp.Or(version, "unknown")]++
+	}
+	if len(counts) < 2 {
+		return ""
+	}
+	var all []string
+	for _, version := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%s: %d", version, counts[version]))
+	}
+	return strings.Join(all, ", ")
+}

@@ -23,6 +23,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"producer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
 	{"redisbridge/internal/store", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message", "topology", "internal/broker"}, "it knows Redis, and none of those who use it"},
 	{"redisbridge/internal/members", []string{"redisbridge/internal/store"}, "a room knows none of the others"},
+	{"redisbridge/internal/installation", []string{"topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/upkeep", []string{"internal/wire", "topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/intake", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "redisbridge/internal/store", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
 	{"redisbridge/internal/commands", []string{"internal/wire", "message", "topology", "internal/broker", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},

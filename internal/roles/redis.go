@@ -18,12 +18,14 @@ const (
 	ofChange = ofPark
 	// ofArrival is asking about a message, parking it again, and noting down what came of it.
 	ofArrival = ofPark + " hexists"
-	ofReading = "evalsha_ro eval_ro get hget hgetall hmget smembers time " +
+	ofReading = "evalsha_ro eval_ro get hget hgetall hmget hscan smembers time xrange " +
 		"zcard zcount zrange zrangebyscore zrank zrevrangebyscore zscore"
 	// ofDoctor tells how the server is set.
 	ofDoctor = "info config|get client|info acl|whoami"
 	ofBridge = ofChange + " " + ofReading + " hdel hexists hkeys hstrlen hvals set del pexpire sismember srem zmscore " +
-		"subscribe unsubscribe config|get"
+		"zscan xadd subscribe unsubscribe config|get info"
+	// ofAudit records an action, in the audit log alone.
+	ofAudit = "xadd"
 	// ofLedger is for keys of the ledger alone.
 	ofLedger = "evalsha eval get set del pexpire pttl"
 )
@@ -44,6 +46,7 @@ func redisRules(role Role, t *topology.Topology) []string {
 	case Operator:
 		access, channel = "%R~", nil
 		commands = ofReading + " " + ofDoctor
+		more = []string{"(" + strings.Join(append([]string{"~{" + t.Prefix() + "}:audit"}, permitted(ofAudit)...), " ") + ")"}
 	case Relay:
 		commands = ofLayout + " " + ofChange
 	}

@@ -65,10 +65,10 @@ func TestRolesMayWhatTheirScriptsCall(t *testing.T) {
 		roles.Publisher: {"park", "hgetall hsetnx wait"},
 		roles.Consumer:  {"park arrive repark handled", "hgetall hsetnx wait"},
 		roles.Relay:     {"park cancel reschedule", "hgetall hsetnx wait"},
-		roles.Operator:  {"look list count tally glance bridges flow clock", "get hgetall hmget info config|get client|info acl|whoami"},
+		roles.Operator:  {"look list count tally glance bridges flow clock", "get hgetall hmget hscan xrange info config|get client|info acl|whoami"},
 		roles.Bridge: {
-			"park cancel reschedule arrive repark claim settle postpone yield attend clock handled look list count tally glance bridges flow sweep",
-			"hgetall hsetnx hset set get hmget subscribe unsubscribe config|get publish wait",
+			"park cancel reschedule arrive repark claim settle postpone yield attend clock handled look list count tally glance bridges flow sweep erase",
+			"hscan zscan xadd xrange hgetall hsetnx hset set get hmget subscribe unsubscribe config|get info publish wait",
 		},
 	} {
 		want := map[string]bool{}

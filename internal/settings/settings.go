@@ -34,6 +34,8 @@ type Settings struct {
 	ConnectTimeout                   time.Duration
 	DedupeWindow                     time.Duration
 	Remember, Tombstones             time.Duration
+	QuarantineRetention              time.Duration
+	UnroutedRetention                time.Duration
 	WaitReplicas                     int
 	Quotas                           map[string]redisbridge.Quota // by entry
 	LogLevel                         slog.Level
@@ -97,6 +99,8 @@ var all = [...]Setting{
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
 	{"remember", durationText(redisbridge.ParkDefaults().Remember), "how long Redis knows of a message that it was delivered"},
 	{"tombstones", durationText(redisbridge.ParkDefaults().Tombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
+	{"quarantine-retention", "0s", "how long messages stay in quarantine; a bridge removes what was there for longer, each with a line in the log; 0s is for ever"},
+	{"unrouted-retention", "0s", "the same for the unrouted queue"},
 	{"redis-wait-replicas", "0", "how many replicas of Redis must have what is parked, cancelled or rescheduled before that succeeds"},
 	{"connect-timeout", "15s", "how long to wait for a server at the start; bridge and consumer wait as long as it takes once they work"},
 	{"log-level", "info", "debug, info, warn or error"},
@@ -323,6 +327,14 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 	case "tombstones":
 		if c.Tombstones, err = wire.ParseDuration(v.Value); err == nil && c.Tombstones < time.Millisecond {
 			return fmt.Errorf("%q: must be longer than 0", v.Value)
+		}
+	case "quarantine-retention":
+		if c.QuarantineRetention, err = wire.ParseDuration(v.Value); err == nil && c.QuarantineRetention < 0 {
+			return fmt.Errorf("%q: must not be negative; 0s is for ever", v.Value)
+		}
+	case "unrouted-retention":
+		if c.UnroutedRetention, err = wire.ParseDuration(v.Value); err == nil && c.UnroutedRetention < 0 {
+			return fmt.Errorf("%q: must not be negative; 0s is for ever", v.Value)
 		}
 	case "redis-wait-replicas":
 		if c.WaitReplicas, err = strconv.Atoi(v.Value); err != nil || c.WaitReplicas < 0 {

@@ -160,6 +160,13 @@ func (f *finder) bridges(p *Picture) {
 			Kind: "no bridge", Grave: true, Text: "no bridge is alive", Do: "run 'delaybridge bridge'",
 		})
 	}
+	var versions []string
+	for _, one := range f.b.redis.Stats.Bridges {
+		versions = append(versions, one.Version)
+	}
+	if releases := health.Releases(versions); releases != "" {
+		f.add(Problem{Kind: "releases", Text: "bridges of different releases: " + releases, Do: "update those that are behind"})
+	}
 	var without []string
 	for _, s := range p.Shards {
 		since, long := f.lasts(fmt.Sprint("owner ", s.Shard), alive > 0 && !s.Alive, ownerWithin)

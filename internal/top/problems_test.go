@@ -29,6 +29,12 @@ func TestProblems(t *testing.T) {
 			w.redis.Stats.Shards[1].OldestLate = at(-8 * time.Second)
 		}, []string{"overdue"}, "overdue in Redis since 07:59:52"},
 		{"no bridge", func(w *world) { w.redis.Stats.Bridges = nil }, []string{"no bridge"}, "no bridge is alive"},
+		{"bridges of different releases", func(w *world) {
+			w.redis.Stats.Bridges = append(w.redis.Stats.Bridges, redisbridge.BridgeStats{ID: "beta-ABCDEFGH", At: at(0), Version: "v1.5.0"})
+		}, []string{"releases"}, "bridges of different releases: v1.4.0: 1, v1.5.0: 1"},
+		{"bridges of one release", func(w *world) {
+			w.redis.Stats.Bridges = append(w.redis.Stats.Bridges, redisbridge.BridgeStats{ID: "beta-ABCDEFGH", At: at(0), Version: "v1.4.0"})
+		}, nil, ""},
 		{"a shard's owner is gone", func(w *world) { w.redis.Stats.Shards[1].Alive = false }, []string{"no owner"}, "1 shard without a bridge that is alive: 1"},
 		{"a shard changes hands", func(w *world) {
 			w.perLook = func(now time.Duration) { w.redis.Stats.Shards[1].Alive = now < 10*time.Second || now > 12*time.Second }

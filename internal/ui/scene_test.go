@@ -58,7 +58,7 @@ func newScene(t *testing.T) *scene {
 	if s.channel, err = conn.Channel(); err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, s.park())
+	servertest.VerifyAfter(t, s.park())
 	s.runBridge()
 	s.runProducer()
 	s.consume(billing, func(context.Context, message.Message) error { return nil })

@@ -118,15 +118,17 @@ func newBridges(set *meters.Set, t *topology.Topology) *meters.Instances[*redisb
 	conditions := set.Desc("bridge_condition", "1 while this bridge sees that this is wrong with the installation, 0 while it does not.", "condition")
 	intake := set.Desc("bridge_intake_total", "Messages that this bridge has taken from the inbox, by what became of them.", "outcome")
 	refused := set.Desc("bridge_refused_total", "Messages that this bridge has sent to quarantine since they were over their entry's quota.", "exchange")
-	removed := set.Desc("bridge_removed_total", "Messages that this bridge has removed from the unrouted and the quarantine queue, which were over their limits.")
+	removed := set.Desc("bridge_removed_total", "Messages that this bridge has removed from the unrouted and the quarantine queue, by why: over their limit, or old.", "queue", "reason")
+	info := set.Desc("bridge_info", "1; the release of this bridge, and the version of what that keeps in Redis.", "version", "layout")
 	withoutID := set.Desc("bridge_intake_without_id_total", "Messages that this bridge has taken from the inbox and that came without a message-id.")
 	carriedOut := set.Desc("bridge_commands_total", "Commands to cancel, reschedule or look up messages that this bridge has carried out, or answered with an error.")
-	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, refused, removed, withoutID, carriedOut, conditions},
+	return meters.NewInstances([]*prometheus.Desc{ready, shards, leases, reconnects, intake, refused, removed, withoutID, carriedOut, conditions, info},
 		func(all []*redisbridge.Bridge, ch chan<- prometheus.Metric) {
 			good := true
 			var sum redisbridge.BridgeStats
 			shardsOf, refusals := 0, map[string]int64{}
 			wrong := map[health.Condition]bool{}
+			removals := map[string]redisbridge.Removed{}
 			for _, b := range all {
 				good = b.Check(context.Background()) == nil && good
 				s := b.Stats()
@@ -136,7 +138,10 @@ func newBridges(set *meters.Set, t *topology.Topology) *meters.Instances[*redisb
 				shardsOf += len(s.Shards)
 				sum.LeaseExpiries += s.LeaseExpiries
 				sum.Reconnects += s.Reconnects
-				sum.Removed += s.Removed
+				sum.Version, sum.Layout = s.Version, s.Layout // the same, as they are in one process
+				for queue, n := range s.Removed {
+					removals[queue] = redisbridge.Removed{Over: removals[queue].Over + n.Over, Old: removals[queue].Old + n.Old}
+				}
 				sum.WithoutID += s.WithoutID
 				sum.Commands += s.Commands
 				for entry, n := range s.Refused {
@@ -160,7 +165,11 @@ func newBridges(set *meters.Set, t *topology.Topology) *meters.Instances[*redisb
 			for exchange, n := range refusals {
 				ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(n), exchange)
 			}
-			ch <- prometheus.MustNewConstMetric(removed, prometheus.CounterValue, float64(sum.Removed))
+			for _, queue := range []string{t.Unrouted(), t.Quarantine()} {
+				ch <- prometheus.MustNewConstMetric(removed, prometheus.CounterValue, float64(removals[queue].Over), queue, "over")
+				ch <- prometheus.MustNewConstMetric(removed, prometheus.CounterValue, float64(removals[queue].Old), queue, "old")
+			}
+			ch <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, sum.Version, sum.Layout)
 			ch <- prometheus.MustNewConstMetric(withoutID, prometheus.CounterValue, float64(sum.WithoutID))
 			ch <- prometheus.MustNewConstMetric(carriedOut, prometheus.CounterValue, float64(sum.Commands))
 		})

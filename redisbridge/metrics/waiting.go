@@ -32,6 +32,7 @@ type waiting struct {
 	failures *prometheus.CounterVec
 
 	parked, promoting, nextDue, overdue, owned, bridges, safe *prometheus.Desc // of Redis
+	memory, mostMemory                                        *prometheus.Desc // of Redis
 	messages, bytes, mostMessages, mostBytes                  *prometheus.Desc // of the entries
 	tier, ttl, lane, inbox, unrouted, quarantine, notTaken    *prometheus.Desc // of the broker
 
@@ -54,6 +55,8 @@ func newWaiting(set *meters.Set) *waiting {
 		mostMessages: set.Desc("entry_quota_messages", "The most messages of an entry that Redis may store; absent without a quota.", "exchange"),
 		mostBytes:    set.Desc("entry_quota_bytes", "The most that Redis may store of an entry; absent without a quota.", "exchange"),
 		safe:         set.Desc("redis_setting_safe", "1 where all Redis servers have a setting on which the guarantees rest.", "setting"),
+		memory:       set.Desc("redis_memory_bytes", "What the Redis server that is fullest has in use, by its used_memory."),
+		mostMemory:   set.Desc("redis_maxmemory_bytes", "The most that this server may use, its maxmemory; absent where no server has one."),
 		tier:         set.Desc("tier_messages", "Messages in a tier that are not due.", "tier"),
 		ttl:          set.Desc("tier_ttl_seconds", "The TTL of a tier.", "tier"),
 		lane:         set.Desc("lane_messages", "Messages in the lanes of all shards that are not due.", "lane"),
@@ -75,6 +78,7 @@ func (w *waiting) watch(i installation) {
 	w.sources = []*source{
 		{name: "redis", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askRedis(ctx, i) }},
 		{name: "redis_settings", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askSettings(ctx, i.client) }},
+		{name: "redis_memory", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askMemory(ctx, i.client) }},
 		{name: "rabbitmq", ask: func(ctx context.Context) ([]prometheus.Metric, error) { return w.askBroker(ctx, i) }},
 	}
 	if i.management != nil {
@@ -90,7 +94,7 @@ func (w *waiting) watch(i installation) {
 // Describe implements [prometheus.Collector].
 func (w *waiting) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		w.parked, w.promoting, w.nextDue, w.overdue, w.owned, w.bridges, w.safe,
+		w.parked, w.promoting, w.nextDue, w.overdue, w.owned, w.bridges, w.safe, w.memory, w.mostMemory,
 		w.messages, w.bytes, w.mostMessages, w.mostBytes,
 		w.tier, w.ttl, w.lane, w.inbox, w.unrouted, w.quarantine, w.notTaken,
 	} {
@@ -162,6 +166,18 @@ func (w *waiting) askSettings(ctx context.Context, client redis.UniversalClient)
 		metrics = append(metrics, gauge(w.safe, meters.Truth(s.Safe()), s.Name))
 	}
 	return metrics, err
+}
+
+func (w *waiting) askMemory(ctx context.Context, client redis.UniversalClient) ([]prometheus.Metric, error) {
+	fullest, err := store.Fullest(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	metrics := []prometheus.Metric{gauge(w.memory, float64(fullest.Used))}
+	if fullest.Most > 0 {
+		metrics = append(metrics, gauge(w.mostMemory, float64(fullest.Most)))
+	}
+	return metrics, nil
 }
 
 func (w *waiting) askBroker(ctx context.Context, i installation) ([]prometheus.Metric, error) {

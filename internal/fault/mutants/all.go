@@ -81,6 +81,15 @@ func All() []Mutant {
 			Rule: "rejected, and in quarantine",
 		},
 
+		{
+			Name: "a tier is pruned with what is in it",
+			File: "topology/prune.go",
+			Old:  "		p.wait(kindQueue, name, why)\n		if !p.options.DryRun {\n			return nil\n		}\n	}\n	return p.deleteQueue(ctx, name)\n",
+			New:  "		p.wait(kindQueue, name, why)\n	}\n	return p.deleteQueue(ctx, name)\n",
+			Only: "topology changed and pruned",
+			Rule: "published, and comes",
+		},
+
 		// Effects are repeated, or withheld.
 		{
 			Name: "a ledger does not know its marks again",

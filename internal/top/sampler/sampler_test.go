@@ -56,7 +56,7 @@ func newStage(t *testing.T, env servertest.Env) *stage {
 	}
 	s := &stage{env: env, all: all, book: top.NewBook(all, time.Now())}
 	s.park = newPark(t, env, all)
-	servertest.AuditAfter(t, s.park)
+	servertest.VerifyAfter(t, s.park)
 	return s
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	// Do carries out a command, and returns a result for each message. Its error means that it may
 	// succeed later. Doing it again is harmless.
 	Do func(context.Context, *Request) ([]any, error)
+	// Record takes down what has changed something, and what came of it.
+	Record func(context.Context, *Request, []any)
 
 	DrainTimeout, RepairEvery time.Duration
 
@@ -183,6 +185,9 @@ func (c *Commands) carryOut(ctx, work context.Context, answers *broker.Pool, d *
 		results, err := c.config.Do(work, request)
 		if err == nil {
 			c.goesOn()
+			if request.Kind != Get {
+				c.config.Record(work, request, results)
+			}
 			c.answer(work, answers, d, results)
 			c.settle(d)
 			return
@@ -243,6 +248,7 @@ func (c *Commands) refuse(ctx, work context.Context, answers *broker.Pool, d *am
 	m := message.FromDelivery(d)
 	publishing := m.Publishing(message.Journey{Path: message.PathQuarantine, Queue: c.config.Topology.Command()})
 	publishing.Headers[wire.HeaderError] = reason.Error()
+	publishing.Headers[wire.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
 	for {
 		err := c.publish(work, answers, broker.Outgoing{
 			Exchange: c.config.Topology.Quarantine(), RoutingKey: d.RoutingKey, Mandatory: true, Publishing: publishing,

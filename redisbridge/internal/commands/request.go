@@ -32,6 +32,19 @@ type Request struct {
 	IDs   []string
 	Group string       // instead of IDs
 	When  message.When // of Reschedule
+
+	User   string // of the connection, if the client says it: the broker checks that
+	Reason string // for the audit log
+
+	in, at string
+}
+
+// WhenText is the new delay or instant as it was written.
+func (r *Request) WhenText() string {
+	if r.in != "" {
+		return "in " + r.in
+	}
+	return "at " + r.at
 }
 
 // parse reads a command. The error names what is wrong, and what to write.
@@ -44,11 +57,12 @@ func parse(d *amqp.Delivery) (*Request, error) {
 		return nil, fmt.Errorf("type %q: use cancel, reschedule or get", d.Type)
 	}
 	var body struct {
-		IDs   []string `json:"ids"`
-		Group string   `json:"group"`
-		Entry string   `json:"entry"`
-		In    string   `json:"in"`
-		At    string   `json:"at"`
+		IDs    []string `json:"ids"`
+		Group  string   `json:"group"`
+		Entry  string   `json:"entry"`
+		In     string   `json:"in"`
+		At     string   `json:"at"`
+		Reason string   `json:"reason"`
 	}
 	decoder := json.NewDecoder(bytes.NewReader(d.Body))
 	decoder.DisallowUnknownFields()
@@ -58,7 +72,7 @@ func parse(d *amqp.Delivery) (*Request, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the body has more than one JSON object")
 	}
-	r := &Request{Kind: d.Type, Entry: body.Entry, IDs: body.IDs, Group: body.Group}
+	r := &Request{Kind: d.Type, Entry: body.Entry, IDs: body.IDs, Group: body.Group, User: d.UserId, Reason: body.Reason, in: body.In, at: body.At}
 	switch n := len(r.IDs); {
 	case n == 0 && r.Group == "":
 		return nil, errors.New(`the body names no message: write {"ids": ["order-1"]} or {"group": "order-77"}`)
@@ -74,6 +88,9 @@ func parse(d *amqp.Delivery) (*Request, error) {
 			return nil, fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), message.MaxIDBytes)
 		}
 	}
+	if err := wire.CheckReason(r.Reason); err != nil {
+		return nil, err
+	}
 	var err error
 	r.When, err = when(r.Kind, body.In, body.At)
 	return r, err
@@ -81,7 +98,7 @@ func parse(d *amqp.Delivery) (*Request, error) {
 
 func unreadable(err error) error {
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("the body has the unknown field %s: use ids or group, entry, and to reschedule in or at", field)
+		return fmt.Errorf("the body has the unknown field %s: use ids or group, entry, reason, and to reschedule in or at", field)
 	}
 	return fmt.Errorf(`the body is no JSON object as expected: write {"ids": ["order-1"]}: %w`, err)
 }

@@ -57,6 +57,7 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 func (i *Intake) quarantine(ctx context.Context, ready *broker.Pool, m *message.Message, reason error) error {
 	publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
 	publishing.Headers[wire.HeaderError] = reason.Error()
+	publishing.Headers[wire.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
 	return i.publish(ctx, ready, broker.Outgoing{
 		Exchange: i.config.Topology.Quarantine(), RoutingKey: m.RoutingKey, Mandatory: true, Publishing: publishing,
 	})

@@ -97,6 +97,9 @@ func quarantined(t *topology.Topology, m *store.Parked, reason error) (broker.Ou
 func undecodable(id string, raw []byte, reason error) amqp.Publishing {
 	return amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: id, ContentType: "application/octet-stream", Body: raw,
-		Headers: amqp.Table{wire.HeaderError: reason.Error(), wire.HeaderPath: string(message.PathQuarantine)},
+		Headers: amqp.Table{
+			wire.HeaderError: reason.Error(), wire.HeaderPath: string(message.PathQuarantine),
+			wire.HeaderQuarantined: time.Now().UTC().Format(time.RFC3339),
+		},
 	}
 }

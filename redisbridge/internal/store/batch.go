@@ -196,7 +196,7 @@ func (b *batcher) take() []*pendingPark {
 // Park stores m, as redisbridge.Park.Park says, with what begins its record.
 func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, begin Beginning) (message.Ticket, error) {
 	called := time.Now()
-	if err := s.Check(ctx); err != nil {
+	if err := s.admit(ctx); err != nil {
 		return message.Ticket{}, err
 	}
 	key, group := begin.As, ""
@@ -231,7 +231,12 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 // one ID come back, foreign clients may use an ID more than once, and the next attempt
 // may fail before this one is settled. The ID is for people who look into Redis.
 func RetryKey(entry, id string) string {
-	return keyOf(entry, "retry~"+id[:min(len(id), 127)]+"~"+rand.Text())
+	return retryKeys(entry, id) + rand.Text()
+}
+
+// retryKeys is what the keys of an ID's retries begin with, and perhaps those of other long IDs.
+func retryKeys(entry, id string) string {
+	return keyOf(entry, "retry~"+id[:min(len(id), 127)]+"~")
 }
 
 // parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis

@@ -1,12 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -239,6 +241,55 @@ func Settings(ctx context.Context, client redis.UniversalClient) ([]Setting, err
 		return nil, Classify(err)
 	}
 	return worst, nil
+}
+
+// Memory is what a Redis server uses of what it may, in bytes.
+type Memory struct {
+	Used int64
+	Most int64 // maxmemory; 0 where there is none
+}
+
+// fuller reports whether m is nearer to its limit than other. Without a limit nothing is full.
+func (m Memory) fuller(other Memory) bool {
+	share := func(m Memory) float64 {
+		if m.Most == 0 {
+			return 0
+		}
+		return float64(m.Used) / float64(m.Most)
+	}
+	return cmp.Or(cmp.Compare(share(m), share(other)), cmp.Compare(m.Used, other.Used)) > 0
+}
+
+// Fullest reads how full Redis is. Of several servers it returns the one that is nearest to its limit. A user
+// may be forbidden to ask (INFO).
+func Fullest(ctx context.Context, client redis.UniversalClient) (fullest Memory, err error) {
+	var mu sync.Mutex // servers are asked side by side
+	err = eachServer(ctx, client, func(ctx context.Context, server redis.UniversalClient) error {
+		text, err := server.Info(ctx, "memory").Result()
+		if err != nil {
+			return err
+		}
+		var m Memory
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			switch name {
+			case "used_memory":
+				m.Used, err = strconv.ParseInt(value, 10, 64)
+			case "maxmemory":
+				m.Most, err = strconv.ParseInt(value, 10, 64)
+			}
+			if err != nil {
+				return fmt.Errorf("INFO memory: %w", err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if m.fuller(fullest) {
+			fullest = m
+		}
+		return nil
+	})
+	return fullest, Classify(err)
 }
 
 // Errors that callers branch on; redisbridge says what they mean.

@@ -136,6 +136,9 @@ func layoutKey(t *topology.Topology) string   { return "{" + t.Prefix() + "}:lay
 // lostKey has the last loss that a bridge has seen, for a day.
 func lostKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:lost" }
 
+// auditKey has the stream of operators' actions.
+func auditKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:audit" }
+
 // wakeChannel carries the number of a shard that has something to do earlier
 // than expected, or wakeAll, or paceWord and how far a bridge is.
 func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }

@@ -84,9 +84,114 @@ func (o Owner) Is(other Owner) bool {
 		(!o.named() || !other.named() || o.Cluster == other.Cluster)
 }
 
-// ErrForeign means that the prefix in Redis is another installation's: what is parked there
-// comes out of another virtual host, or of another cluster. It comes with ErrConfiguration.
+// ErrForeign means that the prefix in Redis is not this installation's: what is parked there
+// comes out of another virtual host, or of another cluster; or Redis was emptied, or is an older
+// copy. It comes with ErrConfiguration.
 var ErrForeign = errors.New("another installation's")
+
+// Installation is what is known in one place, in Redis or on the broker, of the installation. The
+// other place has to know the same.
+type Installation struct {
+	// ID is made up when the first bridge starts.
+	ID string `json:"installation"`
+	// Epoch is one more than how often the installation was adopted.
+	Epoch int64 `json:"epoch"`
+	// Beat rises while a bridge runs.
+	Beat int64 `json:"beat"`
+	// At is the instant of the last beat, by Redis' clock; zero where there was none.
+	At time.Time `json:"at,omitzero"`
+	// Refused is why bridges refuse what Redis has, or empty.
+	Refused string `json:"-"`
+}
+
+// Installation returns what Redis knows; the ID is empty where it knows nothing.
+func (s *Store) Installation(ctx context.Context) (Installation, error) {
+	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
+	if err != nil {
+		return Installation{}, classifyRead(err)
+	}
+	i := readInstallation([]string{found["installation"], found["epoch"], found["beat"], found["beat_at"]})
+	i.Refused = found[refusedField]
+	return i, nil
+}
+
+func readInstallation(text []string) Installation {
+	number := func(text string) int64 {
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	i := Installation{ID: text[0], Epoch: number(text[1]), Beat: number(text[2])}
+	if ms := number(text[3]); ms > 0 {
+		i.At = InstantOf(ms)
+	}
+	return i
+}
+
+// Beat counts one beat of an installation, which follows its own and Redis', and returns what Redis knows then. A
+// Redis that knows no installation gets this one. One that is of another, or of another epoch, does not change.
+func (s *Store) Beat(ctx context.Context, i Installation) (Installation, error) {
+	answer, err := s.scripts.beat.Run(ctx, s.config.Client, []string{layoutKey(s.config.Topology)}, i.ID, i.Epoch, i.Beat).StringSlice()
+	if err != nil {
+		return Installation{}, Classify(err)
+	}
+	if len(answer) != 4 {
+		r := reply{}
+		r.fail("%d values", len(answer))
+		return Installation{}, r.err
+	}
+	return readInstallation(answer), nil
+}
+
+// refusedField has in the layout why bridges refuse what Redis has.
+const refusedField = "refused"
+
+// Refuse notes down why what is here is refused, for all who look.
+func (s *Store) Refuse(ctx context.Context, why string) error {
+	return Classify(s.config.Client.HSet(ctx, layoutKey(s.config.Topology), refusedField, why).Err())
+}
+
+// Adopt makes what is here that of an installation and an owner.
+func (s *Store) Adopt(ctx context.Context, i Installation, owner Owner) error {
+	text, err := json.Marshal(owner)
+	if err != nil {
+		return err
+	}
+	key := layoutKey(s.config.Topology)
+	_, err = s.config.Client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.HSet(ctx, key, "installation", i.ID, "epoch", i.Epoch, "beat", i.Beat, ownerField, text)
+		pipe.HDel(ctx, key, refusedField)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("redisbridge: %w", Classify(err))
+	}
+	return nil
+}
+
+// admit is Check for those who write: they do not, while what is here is refused. Of a process that writes for
+// long that is looked at now and then.
+func (s *Store) admit(ctx context.Context) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	last := s.admitted.Load()
+	now := time.Now().UnixNano()
+	if last > 0 && now-last < admittedFor.Nanoseconds() || !s.admitted.CompareAndSwap(last, now) {
+		return nil
+	}
+	i, err := s.Installation(ctx)
+	if err == nil && i.Refused != "" {
+		err = fmt.Errorf("%w: prefix %s in this Redis is %w, or not what it was: %s: restore Redis, or go on with what it has: delaybridge adopt",
+			ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, i.Refused)
+	}
+	if err != nil {
+		s.admitted.Store(0)
+	}
+	return err
+}
+
+// admittedFor is for how long a process takes it that nothing is refused.
+const admittedFor = 15 * time.Second
 
 // ownerField has the owner in the layout, as JSON, so that it is written at once or not at all.
 const ownerField = "owner"

@@ -16,6 +16,9 @@ var parkLua string
 //go:embed lua/cancel.lua
 var cancelLua string
 
+//go:embed lua/erase.lua
+var eraseLua string
+
 //go:embed lua/reschedule.lua
 var rescheduleLua string
 
@@ -46,6 +49,9 @@ var yieldLua string
 //go:embed lua/attend.lua
 var attendLua string
 
+//go:embed lua/beat.lua
+var beatLua string
+
 //go:embed lua/bridges.lua
 var bridgesLua string
 
@@ -75,8 +81,8 @@ var glanceLua string
 
 // scripts are the only way in which parked messages change.
 type scripts struct {
-	park, cancel, reschedule, arrive, repark, claim, settle, postpone, yield, attend, clock *redis.Script
-	handled, look, list, count, tally, glance, bridges, flow, sweep                         *redis.Script
+	park, cancel, reschedule, arrive, repark, claim, settle, postpone, yield, attend, beat, clock *redis.Script
+	handled, look, list, count, tally, glance, bridges, flow, sweep, erase                        *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -104,8 +110,8 @@ func newScripts() scripts {
 		count: with(onlyLooks, countLua), tally: with(onlyLooks, pagesLua+tallyLua),
 		glance:  with(onlyLooks, glanceLua),
 		bridges: with(onlyLooks, bridgesLua), flow: with(onlyLooks, flowLua),
-		sweep: with(evenFull, sweepLua),
-		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua),
+		sweep: with(evenFull, sweepLua), erase: with(evenFull, eraseLua),
+		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua), beat: with(evenFull, beatLua),
 	}
 }
 
@@ -117,8 +123,8 @@ func ScriptNames() map[string]string {
 	for name, script := range map[string]*redis.Script{
 		"park": s.park, "cancel": s.cancel, "reschedule": s.reschedule,
 		"arrive": s.arrive, "repark": s.repark, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
-		"yield": s.yield, "attend": s.attend, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
-		"tally": s.tally, "glance": s.glance, "sweep": s.sweep,
+		"yield": s.yield, "attend": s.attend, "beat": s.beat, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
+		"tally": s.tally, "glance": s.glance, "sweep": s.sweep, "erase": s.erase,
 	} {
 		names[script.Hash()] = name
 	}

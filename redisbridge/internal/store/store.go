@@ -29,15 +29,16 @@ type Config struct {
 // Store is what Redis has under the prefix of a topology. It may be used from many
 // goroutines.
 type Store struct {
-	config  Config
-	scripts scripts
-	keys    []shardKeys
-	clocks  []*Clock // one per shard, as each may be another server's
-	leads   []any    // TTLs of the lanes in ms, longest first
-	batches *batcher
-	pool    *parkPool
-	turn    sync.Mutex  // of a batch that asks whether there is room
-	checked atomic.Bool // Redis holds the layout that the topology describes
+	config   Config
+	scripts  scripts
+	keys     []shardKeys
+	clocks   []*Clock // one per shard, as each may be another server's
+	leads    []any    // TTLs of the lanes in ms, longest first
+	batches  *batcher
+	pool     *parkPool
+	turn     sync.Mutex   // of a batch that asks whether there is room
+	checked  atomic.Bool  // Redis holds the layout that the topology describes
+	admitted atomic.Int64 // when what is here was last seen not to be refused, Unix ns
 }
 
 // New does no I/O.

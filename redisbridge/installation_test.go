@@ -1,0 +1,176 @@
+package redisbridge_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func (b *bench) layoutKey() string { return "{" + b.topology.Prefix() + "}:layout" }
+
+// layout returns a field of what Redis knows of the installation.
+func (b *bench) layout(t *testing.T, field string) string {
+	t.Helper()
+	all, err := b.client.HGetAll(t.Context(), b.layoutKey()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[field]
+}
+
+// awaitBeat waits until a bridge has told Redis and the broker of the same beat.
+func (b *bench) awaitBeat(t *testing.T) {
+	t.Helper()
+	until(t, "Redis and the broker know the installation", func() bool {
+		return b.layout(t, "beat") != "" && b.messagesIn(t, b.topology.Installation()) == 1
+	})
+}
+
+// empty removes all that Redis has under the prefix.
+func (b *bench) empty(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"{" + b.topology.Prefix() + ":*", "{" + b.topology.Prefix() + "}:*"} {
+		for _, key := range keysLike(t, b.RedisURL, pattern) {
+			if err := b.client.Del(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// adopt has the installation go on with what Redis has.
+func (b *bench) adopt(t *testing.T, yes bool) redisbridge.Adoption {
+	t.Helper()
+	a, err := redisbridge.Adopt(t.Context(), redisbridge.Config{Client: b.client, AMQPURL: b.AMQPURL, Topology: b.topology}, func(redisbridge.Adoption) bool { return yes })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Adopted != (yes && a.Refused != "") {
+		t.Fatalf("got %+v", a)
+	}
+	return a
+}
+
+// What Redis has is refused where it is not what the installation has left there, by bridges and by those who
+// park. Nothing is lost meanwhile, and a person decides.
+func TestWhatIsNotTheInstallationsIsRefused(t *testing.T) {
+	t.Parallel()
+	set := func(fields ...any) func(*testing.T, *bench) {
+		return func(t *testing.T, b *bench) {
+			t.Helper()
+			if err := b.client.HSet(t.Context(), b.layoutKey(), fields...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*testing.T, *bench)
+		refused string
+	}{
+		"emptied":                       {func(t *testing.T, b *bench) { t.Helper(); b.empty(t) }, "Redis knows nothing of installation"},
+		"restored from an older backup": {set("beat", 100), "Redis is an older copy: it is as it was at "},
+		"of before it was adopted":      {set("epoch", 1, "beat", 100_000), "Redis is an older copy, of epoch 1 of installation"},
+		"another installation's":        {set("installation", "other"), "Redis is of installation other, and RabbitMQ of "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, short())
+			set("installation", "mine", "epoch", 2, "beat", 104)(t, b)
+			stop := b.run(t, nil)
+			b.awaitBeat(t)
+			stop()
+			tc.change(t, b)
+
+			b.run(t, nil)
+			if c := b.awaitCondition(t, health.Foreign); !strings.HasPrefix(c.Detail, tc.refused) {
+				t.Errorf("refused because %q, want %q", c.Detail, tc.refused)
+			}
+			publisher, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: b.client, Topology: b.topology})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := publisher.Park(t.Context(), &message.Message{ID: "parked", RoutingKey: "k"}, message.After(time.Hour)); !errors.Is(err, redisbridge.ErrForeign) || !strings.Contains(err.Error(), tc.refused) {
+				t.Errorf("who parks is told %v, want ErrForeign", err)
+			}
+			b.publishEntry(t, amqp.Publishing{MessageId: "m", Headers: amqp.Table{"x-delay": int64(1100)}})
+			until(t, "it is in the inbox", func() bool { return b.messagesIn(t, b.topology.Inbox()) == 1 })
+
+			before := b.layout(t, "epoch")
+			if a := b.adopt(t, false); !strings.HasPrefix(a.Refused, tc.refused) || a.Consequences == "" || b.layout(t, "epoch") != before {
+				t.Errorf("without consent: %+v, and epoch %s becomes %s", a, before, b.layout(t, "epoch"))
+			}
+			if a := b.adopt(t, true); a.Epoch != 3 || a.Installation != "mine" {
+				t.Errorf("adopted: %+v; want epoch 3 of installation mine", a)
+			}
+			b.arrivals.awaitID(t, "m")
+			b.awaitOver(t, health.Foreign)
+			if _, err := publisher.Park(t.Context(), &message.Message{ID: "parked", RoutingKey: "k"}, message.After(time.Hour)); err != nil {
+				t.Errorf("who parks afterwards is told %v", err)
+			}
+			if a := b.adopt(t, true); a.Adopted || a.Refused != "" {
+				t.Errorf("adopted once more: %+v; want nothing to adopt", a)
+			}
+		})
+	}
+}
+
+// A bridge that runs notices that Redis was emptied, and lets nothing more in.
+func TestRunningBridgeRefusesAnEmptiedRedis(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.run(t, nil)
+	b.awaitBeat(t)
+	until(t, "the bridge has a shard", func() bool { return b.client.Exists(t.Context(), "{"+b.topology.Prefix()+":0}:state").Val() == 1 })
+	b.empty(t)
+	b.awaitCondition(t, health.Foreign)
+	b.publishEntry(t, amqp.Publishing{MessageId: "m", Headers: amqp.Table{"x-delay": int64(1100)}})
+	until(t, "it is in the inbox", func() bool { return b.messagesIn(t, b.topology.Inbox()) == 1 })
+	b.adopt(t, true)
+	b.arrivals.awaitID(t, "m")
+}
+
+// A broker that was emptied, or is a new one, is told which installation it belongs to.
+func TestNewBrokerIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	stop := b.run(t, nil)
+	b.awaitBeat(t)
+	stop()
+	b.parkOne(t, "m", message.After(3*time.Second))
+	if _, err := b.channel(t).QueuePurge(b.topology.Installation(), false); err != nil {
+		t.Fatal(err)
+	}
+	installation := b.layout(t, "installation")
+	b.run(t, nil)
+	b.arrivals.awaitID(t, "m")
+	b.awaitBeat(t)
+	if now := b.layout(t, "installation"); now != installation {
+		t.Errorf("installation %s has become %s", installation, now)
+	}
+	b.empty(t)
+	b.awaitCondition(t, health.Foreign)
+}
+
+// A Redis that has lost its last writes, in a crash or a failover, is the installation's all the same.
+func TestLastWritesMayBeLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	if err := b.client.HSet(t.Context(), b.layoutKey(), "installation", "mine", "epoch", 1, "beat", 100).Err(); err != nil {
+		t.Fatal(err)
+	}
+	stop := b.run(t, nil)
+	b.awaitBeat(t)
+	stop()
+	if err := b.client.HSet(t.Context(), b.layoutKey(), "beat", 99).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.run(t, nil)
+	until(t, "it catches up with the broker", func() bool { return b.layout(t, "beat") >= "102" })
+}
