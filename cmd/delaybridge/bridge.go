@@ -59,7 +59,7 @@ and whenever one is deleted. A user without the configure permission needs
 		c.TracerProvider = provider
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Window, c.Tombstones, c.WaitReplicas = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones, settings.WaitReplicas
-		c.Quotas = settings.Quotas
+		c.Quotas, c.RetainUnrouted, c.RetainQuarantine = settings.Quotas, settings.UnroutedRetention, settings.QuarantineRetention
 		switch c.ShowEvery = *showEvery; {
 		case *showEvery < 0:
 			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", *showEvery))

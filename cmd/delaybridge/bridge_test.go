@@ -56,7 +56,7 @@ func install(t *testing.T) *installation {
 	if i.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: i.redis, Topology: top}); err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, i.park)
+	servertest.VerifyAfter(t, i.park)
 	return i
 }
 

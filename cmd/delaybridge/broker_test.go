@@ -51,11 +51,11 @@ func awaitSaid(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // onBroker does with AMQP what people do to a topology: declare or delete a
-// queue, catch all that is due in one, also of another entry, publish to a queue,
+// queue, catch all that is due in one, also of another entry, publish a body to a queue,
 // unbind a queue from the exchange of its name.
 func onBroker(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 {
-		ts.Fatalf("usage: broker catch|declare|delete|publish|unbind QUEUE [ENTRY]")
+		ts.Fatalf("usage: broker catch|declare|delete|publish|unbind QUEUE [ENTRY|BODY]")
 	}
 	conn, err := amqp.Dial(ts.Getenv("DELAYBRIDGE_AMQP_URL"))
 	ts.Check(err)
@@ -76,7 +76,7 @@ func onBroker(ts *testscript.TestScript, neg bool, args []string) {
 	case "publish":
 		ts.Check(ch.Confirm(false))
 		var c *amqp.DeferredConfirmation
-		c, err = ch.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, false, false, amqp.Publishing{})
+		c, err = ch.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, false, false, amqp.Publishing{Body: []byte(strings.Join(args[2:], ""))})
 		ts.Check(err)
 		c.Wait()
 	case "unbind":

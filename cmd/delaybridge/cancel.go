@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,17 +37,22 @@ if one was too late.`,
 	}
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTracedPark(cmd.Context(), "cancel", func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
 			}
+			record := redisbridge.AuditRecord{Action: auditCancel, Entry: *entry, Group: *group, Reason: *reason}
 			if *group != "" {
-				change, err := park.CancelGroup(cmd.Context(), *group)
-				return a.tellOfGroup(*format, cancelling(), change, err)
+				change, failed := park.CancelGroup(cmd.Context(), *group)
+				err = a.tellOfGroup(*format, cancelling(), change, failed, &record)
+			} else {
+				err = a.changeEach(cmd.Context(), *format, args, cancelling(), &record, park.Cancel)
 			}
-			return a.changeEach(cmd.Context(), *format, args, cancelling(), park.Cancel)
+			a.recordAudit(cmd.Context(), park, record, err)
+			return err
 		})
 	}
 	return cmd
@@ -95,8 +99,20 @@ type unchanged struct {
 	Error   string `json:"error"`
 }
 
-// tellOfGroup prints what came of the messages of a group.
-func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChange, err error) error {
+// word is an outcome in one or two words.
+func (c changing) word(o redisbridge.Outcome) string {
+	switch o {
+	case redisbridge.OutcomeDone:
+		return c.done
+	case redisbridge.OutcomeDelivered:
+		return "too late"
+	default:
+		return string(o)
+	}
+}
+
+// tellOfGroup prints what came of the messages of a group, and adds it to the record.
+func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChange, err error, record *redisbridge.AuditRecord) error {
 	if err != nil && len(g.Outcomes) == 0 {
 		return err
 	}
@@ -111,8 +127,8 @@ func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChang
 		if !what.good(outcome) {
 			bad += n
 		}
-		word := map[redisbridge.Outcome]string{redisbridge.OutcomeDone: what.done, redisbridge.OutcomeDelivered: "too late"}[outcome]
-		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(word, string(outcome))))
+		countIn(record, what.word(outcome), n)
+		parts = append(parts, fmt.Sprintf("%d %s", n, what.word(outcome)))
 	}
 	if len(parts) == 0 {
 		parts = []string{"no message waits"}
@@ -130,9 +146,9 @@ func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChang
 
 const changedRow = "%-24s  %s"
 
-// changeEach changes each message, and prints what came of it.
+// changeEach changes each message, prints what came of it, and adds it to the record.
 func (a *app) changeEach(
-	ctx context.Context, format string, ids []string, what changing, change func(context.Context, string) (redisbridge.Change, error),
+	ctx context.Context, format string, ids []string, what changing, record *redisbridge.AuditRecord, change func(context.Context, string) (redisbridge.Change, error),
 ) error {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "ID", "OUTCOME")}
 	bad := 0
@@ -142,8 +158,12 @@ func (a *app) changeEach(
 			lost = err
 			return false
 		}
+		nameIn(record, id)
 		m, text := any(c), what.text(c)
-		if err != nil {
+		if err == nil {
+			countIn(record, what.word(c.Outcome), 1)
+		} else {
+			countIn(record, "failed", 1)
 			m, text = unchanged{id, "failed", oneLine(err)}, "failed: "+oneLine(err)
 		}
 		if err != nil || !what.good(c.Outcome) {

@@ -98,14 +98,23 @@ func prints() map[string]func(a *app, format, text string) error {
 		},
 		"stats": func(a *app, format, text string) error { return a.printStats(format, of[statistics](text)) },
 		"cancel": func(a *app, format, text string) error {
-			_ = a.changeEach(context.Background(), format, []string{text}, cancelling(), func(context.Context, string) (redisbridge.Change, error) {
+			_ = a.changeEach(context.Background(), format, []string{text}, cancelling(), &redisbridge.AuditRecord{}, func(context.Context, string) (redisbridge.Change, error) {
 				return redisbridge.Change{}, errors.New(text)
 			})
 			return nil
 		},
 		"cancel --group": func(a *app, format, text string) error {
 			group := redisbridge.GroupChange{Group: text, Outcomes: map[redisbridge.Outcome]int{redisbridge.OutcomeDone: 1}}
-			return a.tellOfGroup(format, cancelling(), group, nil)
+			return a.tellOfGroup(format, cancelling(), group, nil, &redisbridge.AuditRecord{})
+		},
+		"audit": func(a *app, format, text string) error {
+			out := &stream{out: a.out, format: format}
+			r := of[redisbridge.AuditRecord](text)
+			out.add(r, auditRowOf(r))
+			return out.close()
+		},
+		"erase": func(a *app, format, text string) error {
+			return (&eraser{app: a}).print(format, []redisbridge.Erasure{of[redisbridge.Erasure](text)})
 		},
 		"doctor": func(a *app, format, text string) error { return a.printReport(format, of[doctor.Report](text)) },
 		"quarantine list": func(a *app, format, text string) error {

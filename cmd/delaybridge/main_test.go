@@ -102,7 +102,7 @@ func program(t *testing.T) (dir string) {
 func scriptEnv(t *testing.T) map[string]string {
 	t.Helper()
 	env := servertest.ForTest(t)
-	auditAfter(t, env)
+	verifyAfter(t, env)
 	asStranger := func(address string) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -130,8 +130,8 @@ func scriptEnv(t *testing.T) map[string]string {
 	}
 }
 
-// auditAfter looks at what the program has left in Redis, once the test is over.
-func auditAfter(t *testing.T, env servertest.Env) {
+// verifyAfter looks at what the program has left in Redis, once the test is over.
+func verifyAfter(t *testing.T, env servertest.Env) {
 	t.Helper()
 	top, err := topology.New(topology.Config{Prefix: env.Prefix, Shards: 1})
 	if err != nil {
@@ -141,7 +141,7 @@ func auditAfter(t *testing.T, env servertest.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, park)
+	servertest.VerifyAfter(t, park)
 }
 
 // withoutConfigure makes a user who may do what a bridge does that puts nothing

@@ -99,6 +99,13 @@ func (s *stream) close() error {
 	return nil
 }
 
+// printJSON writes one value, for people to read, too.
+func printJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
 // emit writes items in the given format. row gives an item's cells under header.
 func emit[T any](w io.Writer, format string, items []T, header []string, row func(T) []string) error {
 	switch format {
@@ -106,9 +113,7 @@ func emit[T any](w io.Writer, format string, items []T, header []string, row fun
 		if items == nil {
 			items = []T{} // [], not null
 		}
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(items)
+		return printJSON(w, items)
 	case formatJSONL:
 		encoder := json.NewEncoder(w)
 		for _, item := range items {

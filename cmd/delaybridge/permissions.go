@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -206,9 +205,7 @@ func (g grant) definitions(a *app) error {
 		Write     string `json:"write"`
 		Read      string `json:"read"`
 	}
-	encoder := json.NewEncoder(a.out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string][]permission{
+	return printJSON(a.out, map[string][]permission{
 		"permissions": {{g.user, g.vhost, g.rights.Configure, g.rights.Write, g.rights.Read}},
 	})
 }

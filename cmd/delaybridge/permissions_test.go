@@ -128,7 +128,8 @@ func asJSON(t *testing.T, value any) string {
 func TestEachRoleDoesItsWork(t *testing.T) {
 	t.Parallel()
 	vars := scriptEnv(t)
-	bridge := startServing(t, roleUser(t, vars, "bridge"), nil, "bridge")
+	manager := roleUser(t, vars, "bridge")
+	bridge := startServing(t, manager, nil, "bridge")
 	bridge.awaitReady(t)
 	await(t, "the bridge has put the topology in place", func() bool {
 		out, err := command(t, vars, "topology", "plan").Output()
@@ -199,6 +200,12 @@ func TestEachRoleDoesItsWork(t *testing.T) {
 	commandEnds(t, operator, exitOK, "quarantine", "replay", "bad-tier")
 	await(t, "what was replayed has failed again", says(failed, "quarantine", "list"))
 	commandEnds(t, operator, exitOK, "quarantine", "purge", "bad-tier")
+	commandEnds(t, operator, exitFailed, "get", "--group", "nobody")
+	commandEnds(t, manager, exitOK, "cancel", "--group", "nobody", "--reason", "a test")
+	commandEnds(t, manager, exitOK, "erase", "later", "bad-inbox")
+	await(t, "what was done is in the audit log", says([]string{
+		`"action":"quarantine replay"`, `"action":"quarantine purge"`, `"action":"cancel"`, `"outcome":{"removed from quarantine":1,"removed from redis":2}`,
+	}, "audit", "-o", "jsonl"))
 	report, _ := command(t, operator, "doctor").CombinedOutput() // exits with what it finds
 	for _, lacking := range []string{"NOPERM", "tag monitoring", "redis-refused", "broker-refused", "management-refused"} {
 		if bytes.Contains(report, []byte(lacking)) {
@@ -340,6 +347,7 @@ func TestEachRoleMayNothingElse(t *testing.T) {
 			bind: ours("ready entry"),
 			redis: append([]string{
 				"DEL " + state, "HSET " + state + " owner me", "EVAL return 1 " + state, "EVALSHA 0 1 " + state, "SET " + layout + " x",
+				"XADD " + state + " * a b", "DEL {" + prefix + "}:audit", "XTRIM {" + prefix + "}:audit MAXLEN 0",
 			}, anybody...),
 		},
 		"relay": {

@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 func newQuarantineCommand(a *app) *cobra.Command {
@@ -50,7 +52,7 @@ func newQuarantineListCommand(a *app) *cobra.Command {
 	choice := newQuarantineChoice(cmd, false)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.inQuarantine(cmd.Context(), choice, ids, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return a.inQuarantine(cmd.Context(), choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
@@ -70,7 +72,7 @@ func newQuarantineShowCommand(a *app) *cobra.Command {
 	choice := newQuarantineChoice(cmd, true)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.inQuarantine(cmd.Context(), choice, ids, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return a.inQuarantine(cmd.Context(), choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, detailsRow)
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
@@ -99,19 +101,25 @@ with 1 where a message could not be replayed; it stays.`,
 	to := cmd.Flags().String("to", "queue", "queue: the one it comes from; ready: the ready exchange")
 	incomplete := cmd.Flags().Bool("incomplete", false, "also messages with headers that cannot be decoded, without these")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		targets := map[string]quarantine.Target{"queue": quarantine.ToQueue, "ready": quarantine.ToReady}
 		target, ok := targets[*to]
 		if !ok {
 			return usage(fmt.Errorf("--to %q: use queue or ready", *to))
 		}
-		return a.inQuarantine(cmd.Context(), choice, ids, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		record := &redisbridge.AuditRecord{Action: auditReplay, Reason: *reason}
+		return a.inQuarantine(cmd.Context(), choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, replayRow, "ID", "TO", "RESULT")
 			failed := 0
 			err := q.Replay(ctx, f, quarantine.Replaying{To: target, Limit: choice.limit, Incomplete: *incomplete}, func(r quarantine.Replayed) error {
 				choice.found(r.Message)
+				nameIn(record, r.ID)
 				if r.Err != nil {
 					failed++
+					countIn(record, "failed", 1)
+				} else {
+					countIn(record, "replayed", 1)
 				}
 				return p.item(replayedItem(r))
 			})
@@ -135,14 +143,18 @@ and --yes.`,
 	choice := newQuarantineChoice(cmd, true)
 	yes := cmd.Flags().Bool("yes", false, "with --all: yes, everything")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if choice.all && !*yes {
 			return usage(errors.New("--all removes everything: say so with --yes, or choose messages"))
 		}
-		return a.inQuarantine(cmd.Context(), choice, ids, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		record := &redisbridge.AuditRecord{Action: auditPurge, Reason: *reason}
+		return a.inQuarantine(cmd.Context(), choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Purge(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
+				nameIn(record, m.ID)
+				countIn(record, "removed", 1)
 				return p.item(detailsOf(m), summaryCells(m))
 			})
 			return errors.Join(err, p.end(), choice.missing(err))
@@ -230,8 +242,29 @@ func (c *quarantineChoice) missing(err error) error {
 	return fmt.Errorf("no message in quarantine has this ID: %s", strings.Join(slices.Sorted(maps.Keys(c.seen)), ", "))
 }
 
-// inQuarantine does work with the settings and the choice of a command line.
-func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []string,
+// words say what was chosen.
+func (c *quarantineChoice) words() string {
+	var words []string
+	for _, one := range []struct{ what, text string }{
+		{"ID prefix", c.filter.IDPrefix}, {"routing key", c.filter.Key}, {"queue", c.filter.Queue}, {"error", c.filter.Error},
+		{"since", c.since}, {"until", c.until},
+	} {
+		if one.text != "" {
+			words = append(words, fmt.Sprintf("%s %q", one.what, one.text))
+		}
+	}
+	if c.all {
+		words = append(words, "all")
+	}
+	if c.limit > 0 {
+		words = append(words, fmt.Sprintf("%d at most", c.limit))
+	}
+	return strings.Join(words, ", ")
+}
+
+// inQuarantine does work with the settings and the choice of a command line. Where it changes something, the
+// record that it makes is written to the audit log; without Redis it goes on with a warning.
+func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []string, record *redisbridge.AuditRecord,
 	work func(context.Context, *quarantine.Quarantine, quarantine.Filter) error,
 ) error {
 	settings, err := a.settings.config()
@@ -257,11 +290,42 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	if err != nil {
 		return err
 	}
-	if err := work(ctx, q, f); err != nil {
+	written := func(error) {}
+	if record != nil {
+		var closePark func()
+		if written, closePark = a.recordingQuarantine(ctx, settings, log, choice, ids, record); closePark != nil {
+			defer closePark()
+		}
+	}
+	err = work(ctx, q, f)
+	written(err)
+	if err != nil {
 		return err
 	}
 	if choice.n == 0 {
 		fmt.Fprintln(a.err, "no message in quarantine is meant by that")
 	}
 	return nil
+}
+
+// recordingQuarantine returns what writes the record of a command, once its outcome is in there. What removes
+// messages has a record before, too.
+func (a *app) recordingQuarantine(ctx context.Context, c config, log *slog.Logger, choice *quarantineChoice, ids []string,
+	record *redisbridge.AuditRecord,
+) (written func(error), closePark func()) {
+	record.Details = choice.words()
+	park, closePark, err := a.openPark(c, log, parkUse{})
+	if err != nil {
+		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
+		return func(error) {}, nil
+	}
+	if record.Action == auditPurge {
+		begun := *record
+		begun.Begun = true
+		for _, id := range ids {
+			nameIn(&begun, id)
+		}
+		a.recordAudit(ctx, park, begun, nil)
+	}
+	return func(err error) { a.recordAudit(ctx, park, *record, err) }, closePark
 }

@@ -36,6 +36,7 @@ or recorded, and 4 if Redis is unreachable.`,
 	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		when, err := parseWhen(*in, *at, "--in", "--at")
 		switch {
@@ -52,13 +53,20 @@ or recorded, and 4 if Redis is unreachable.`,
 			if err != nil {
 				return err
 			}
-			if *group != "" {
-				change, err := park.RescheduleGroup(cmd.Context(), *group, when)
-				return a.tellOfGroup(*format, rescheduling(), change, err)
+			record := redisbridge.AuditRecord{Action: auditReschedule, Entry: *entry, Group: *group, Details: "in " + *in, Reason: *reason}
+			if *at != "" {
+				record.Details = "at " + *at
 			}
-			return a.changeEach(cmd.Context(), *format, args, rescheduling(), func(ctx context.Context, id string) (redisbridge.Change, error) {
-				return park.Reschedule(ctx, id, when)
-			})
+			if *group != "" {
+				change, failed := park.RescheduleGroup(cmd.Context(), *group, when)
+				err = a.tellOfGroup(*format, rescheduling(), change, failed, &record)
+			} else {
+				err = a.changeEach(cmd.Context(), *format, args, rescheduling(), &record, func(ctx context.Context, id string) (redisbridge.Change, error) {
+					return park.Reschedule(ctx, id, when)
+				})
+			}
+			a.recordAudit(cmd.Context(), park, record, err)
+			return err
 		})
 	}
 	return cmd

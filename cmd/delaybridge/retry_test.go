@@ -71,7 +71,7 @@ func startRetries(t *testing.T) *retries {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servertest.AuditAfter(t, park)
+	servertest.VerifyAfter(t, park)
 	c, err := consumer.New(consumer.Config{
 		AMQPURL: r.env.AMQPURL, Topology: r.topology, Queue: "billing", Bind: []string{"#"}, Handler: consumer.HandlerFunc(r.handle),
 		Delayer: park, Retry: consumer.Retry{Attempts: retryAttempts}, Observe: r.observe,

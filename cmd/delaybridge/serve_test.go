@@ -228,6 +228,7 @@ func TestMetricsOfEachCommand(t *testing.T) {
 			`parked_messages{PREFIX,shard="0"} 1`, "unrouted_messages{PREFIX} 1", "quarantine_messages{PREFIX} 0", "inbox_messages{PREFIX} 0",
 			`tier_ttl_seconds{PREFIX,tier="30s"} 30`, `redis_setting_safe{PREFIX,setting="appendonly"} 1`,
 			`oldest_overdue_seconds{PREFIX,shard="0"} 0`, `collect_failures_total{PREFIX,source="rabbitmq"} 0`,
+			`bridge_removed_total{PREFIX,queue="` + vars["DELAYBRIDGE_PREFIX"] + `.quarantine",reason="old"} 0`, `collect_failures_total{PREFIX,source="redis_memory"} 0`,
 		}},
 	} {
 		var metrics string
@@ -244,6 +245,11 @@ func TestMetricsOfEachCommand(t *testing.T) {
 		t.Error("no metric of when the next message is due, which is in an hour")
 	} else if unix, err := strconv.ParseFloat(due[1], 64); err != nil || time.Until(time.Unix(int64(unix), 0)) > time.Hour {
 		t.Errorf("the next message is due at %s", due[1])
+	}
+	for _, want := range []string{`delaybridge_redis_memory_bytes\{.*\} [1-9]`, `delaybridge_bridge_info\{layout="\d+",prefix=".+",version="[^"]+"\} 1\n`} {
+		if text := second(bridge.get(t, "/metrics")); !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("no metric is like %s:\n%s", want, text)
+		}
 	}
 	if code, body := bridge.get(t, "/healthz"); code != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", code, body)

@@ -77,9 +77,11 @@ func TestPrecedence(t *testing.T) {
 		"tombstones":      {"2d", "36h", "3d"},
 		"connect-timeout": {"1s", "2s", "3s"},
 
-		"redis-wait-replicas": {"1", "0", "2"},
-		"log-level":           {"debug", "warn", "error"},
-		"log-format":          {"json", "text", "json"},
+		"quarantine-retention": {"30d", "12h", "1y"},
+		"unrouted-retention":   {"7d", "1h30m", "2w"},
+		"redis-wait-replicas":  {"1", "0", "2"},
+		"log-level":            {"debug", "warn", "error"},
+		"log-format":           {"json", "text", "json"},
 	}
 	for _, s := range settings.All() {
 		t.Run(s.Key, func(t *testing.T) {
@@ -183,7 +185,9 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
 
-			"DELAYBRIDGE_REDIS_WAIT_REPLICAS": "all",
+			"DELAYBRIDGE_REDIS_WAIT_REPLICAS":  "all",
+			"DELAYBRIDGE_QUARANTINE_RETENTION": "-1h",
+			"DELAYBRIDGE_UNROUTED_RETENTION":   "for ever",
 		}[name]
 		return value, ok
 	})
@@ -200,6 +204,8 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		`remember (from environment DELAYBRIDGE_REMEMBER): "0s": must be longer than 0`,
 		`tombstones (from environment DELAYBRIDGE_TOMBSTONES): "-1h": must be longer than 0`,
 		`redis-wait-replicas (from environment DELAYBRIDGE_REDIS_WAIT_REPLICAS): "all": use 0, or the number of replicas of each primary`,
+		`quarantine-retention (from environment DELAYBRIDGE_QUARANTINE_RETENTION): "-1h": must not be negative; 0s is for ever`,
+		`unrouted-retention (from environment DELAYBRIDGE_UNROUTED_RETENTION): "for ever" is not a duration`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
 	} {
 		if !strings.Contains(err.Error(), want) {

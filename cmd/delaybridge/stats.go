@@ -287,9 +287,7 @@ func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 func (a *app) printStats(format string, s statistics) error {
 	switch format {
 	case formatJSON:
-		encoder := json.NewEncoder(a.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(s)
+		return printJSON(a.out, s)
 	case formatJSONL:
 		return json.NewEncoder(a.out).Encode(s)
 	}

@@ -189,9 +189,7 @@ func (a *app) printPicture(p top.Picture, o topOptions) error {
 		text, _ := top.Render(&p, top.Screen{Once: true, Interval: o.interval})
 		_, err = io.WriteString(colorprofile.NewWriter(raw(a.out), os.Environ()), text+"\n")
 	case formatJSON:
-		encoder := json.NewEncoder(a.out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(p)
+		err = printJSON(a.out, p)
 	default:
 		err = json.NewEncoder(a.out).Encode(p)
 	}

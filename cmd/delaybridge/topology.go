@@ -17,13 +17,14 @@ import (
 func newTopologyCommand(a *app) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "topology",
-		Short: "Plan, apply, verify and delete the exchanges and queues",
+		Short: "Plan, apply, verify, prune and delete the exchanges and queues",
 	}
 	group(parent)
 	parent.AddCommand(
 		newTopologyPlanCommand(a),
 		newTopologyApplyCommand(a),
 		newTopologyVerifyCommand(a),
+		newTopologyPruneCommand(a),
 		newTopologyDeleteCommand(a),
 	)
 	return parent

@@ -119,6 +119,7 @@ number, and all others are imported.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 	}
 	format := outputFlag(cmd, formatTable, formatJSON)
+	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		input, size := a.in, int64(-1)
 		if args[0] != "-" {
@@ -133,7 +134,13 @@ number, and all others are imported.`,
 			input = file
 		}
 		return a.withPark(func(park *redisbridge.Park, _ config) error {
-			return a.importFrom(cmd.Context(), park, input, size, *format)
+			record := redisbridge.AuditRecord{Action: auditImport, Details: "file " + args[0], Reason: *reason}
+			if args[0] == "-" {
+				record.Details = "standard input"
+			}
+			err := a.importFrom(cmd.Context(), park, input, size, *format, &record)
+			a.recordAudit(cmd.Context(), park, record, err)
+			return err
 		})
 	}
 	return cmd
@@ -150,7 +157,7 @@ type imported struct {
 // importsAtOnce is how many lines share round trips.
 const importsAtOnce = 512
 
-func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.Reader, size int64, format string) error {
+func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.Reader, size int64, format string, record *redisbridge.AuditRecord) error {
 	bar := a.percentBar("importing", false)
 	var (
 		done  imported
@@ -222,6 +229,9 @@ func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.R
 	}
 	lines.Wait()
 	bar.clear()
+	for what, n := range map[string]int{"parked": done.Parked, "parked before": done.Before, "cancelled": done.Cancelled, "failed": done.Failed} {
+		countIn(record, what, n)
+	}
 	if err := context.Cause(reading); err != nil {
 		fmt.Fprintf(a.err, "stopped after %d messages were parked: import the same file again\n", done.Parked)
 		return err

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+func newAdoptCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Go on with what Redis has, where bridges refuse that: it was emptied, is an older copy, or another installation's",
+		Long: `Bridges note down in Redis and on RabbitMQ which installation both belong to, and how far
+they are. Where Redis was emptied, was restored from an older backup, or is another
+installation's, bridges refuse it, and messages stay in the inbox. If there is a better
+copy of Redis' data, restore that first. Otherwise this command has the installation go on
+with what is there: a new epoch begins, and bridges go on within seconds.
+
+Without --yes it changes nothing, prints why Redis is refused and what adopting it loses
+or repeats, and exits with 3. Where nothing is refused it exits with 0.
+
+It needs the permissions of a bridge.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	yes := cmd.Flags().Bool("yes", false, "yes, adopt it")
+	format := outputFlag(cmd, formatTable, formatJSON)
+	reason := reasonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		client, err := redisbridge.NewClient(settings.RedisURL)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }()
+		c := redisbridge.Config{
+			Client: client, AMQPURL: settings.AMQPURL, Topology: settings.Topology, StartWithin: settings.ConnectTimeout, Logger: a.logger(settings),
+		}
+		adoption, err := redisbridge.Adopt(cmd.Context(), c, func(redisbridge.Adoption) bool { return *yes })
+		if adoption.Adopted || err != nil && adoption.Refused != "" {
+			err = a.recordAdoption(cmd.Context(), settings, adoption, *reason, err)
+		}
+		if err != nil {
+			return err
+		}
+		if *format == formatJSON {
+			err = printJSON(a.out, adoption)
+		} else {
+			_, err = fmt.Fprint(a.out, adoptionText(adoption))
+		}
+		if err == nil && adoption.Refused != "" && !adoption.Adopted {
+			err = codedError{exitDrift, errors.New("nothing was changed: to adopt it say --yes")}
+		}
+		return err
+	}
+	return cmd
+}
+
+func (a *app) recordAdoption(ctx context.Context, settings config, adoption redisbridge.Adoption, reason string, err error) error {
+	return errors.Join(err, a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+		r := redisbridge.AuditRecord{Action: auditAdopt, Details: adoption.Refused, Reason: reason}
+		if adoption.Adopted {
+			r.Outcome = map[string]int{"adopted": 1}
+		}
+		a.recordAudit(ctx, park, r, err)
+		return nil
+	}))
+}
+
+func adoptionText(a redisbridge.Adoption) string {
+	if a.Refused == "" {
+		return "nothing to adopt: bridges do not refuse what Redis has\n"
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s.\n%s\n", printable.Text(a.Refused), printable.Text(a.Consequences))
+	if a.Adopted {
+		fmt.Fprintf(&text, "Adopted: epoch %d of installation %s begins.\n", a.Epoch, a.Installation)
+	}
+	return text.String()
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// Actions that are recorded.
+const (
+	auditCancel     = "cancel"
+	auditReschedule = "reschedule"
+	auditImport     = "import"
+	auditPurge      = "quarantine purge"
+	auditReplay     = "quarantine replay"
+	auditErase      = "erase"
+	auditAdopt      = "adopt"
+	auditPrune      = "topology prune"
+)
+
+func auditActions() []string {
+	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune}
+}
+
+func newAuditCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Print who has cancelled, rescheduled, imported, replayed, removed or erased what, and why",
+		Long: `Prints the audit log, which Redis keeps: a record for each command line and each command
+over AMQP that changed something, the newest last. The last 10,000 records are kept, and
+some more. A record names up to 20 IDs, and says how many there were.
+
+Who acted is what RabbitMQ has checked (known_by is connection, for commands with the
+property user-id), or what the process says of itself (machine: user and host). What
+programs do through the packages is not recorded, and neither is what a relay does. Whoever
+may write under the prefix in Redis may write records, too. For a log that operators
+cannot change, collect the lines that bridges log for commands.
+
+A record is written after the action. Before what cannot be undone, quarantine purge and
+erase, there is one more, which says begun.`,
+		Example: `  delaybridge audit --since 1d --action cancel
+  delaybridge audit --id o-1 -o json
+  delaybridge audit --follow >> audit.jsonl`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	var f redisbridge.AuditFilter
+	since := cmd.Flags().String("since", "", "first instant, such as 2030-01-01T08:00:00Z, or how long ago, such as 1d")
+	cmd.Flags().StringVar(&f.Action, "action", "", "only this one: "+strings.Join(auditActions(), ", "))
+	cmd.Flags().StringVar(&f.ID, "id", "", "only records that name this ID")
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "the last so many records (default: no limit)")
+	cmd.Flags().BoolVar(&f.Follow, "follow", false, "go on with what is recorded from now on, until interrupted; prints jsonl unless -o says table")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.Follow && !cmd.Flags().Changed("output") {
+			*format = formatJSONL
+		}
+		var err error
+		if f.Since, err = parseSince(*since, time.Now()); err != nil {
+			return usage(fmt.Errorf("--since: %w", err))
+		}
+		switch {
+		case f.Action != "" && !slices.Contains(auditActions(), f.Action):
+			return usage(fmt.Errorf("--action %q: use %s", f.Action, strings.Join(auditActions(), ", ")))
+		case f.Limit < 0:
+			return usage(fmt.Errorf("--limit %d: must not be negative", f.Limit))
+		case f.Follow && *format == formatJSON:
+			return usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
+		}
+		return a.withPark(func(park *redisbridge.Park, _ config) error {
+			return a.printAudit(cmd.Context(), park, f, *format)
+		})
+	}
+	return cmd
+}
+
+// parseSince reads an instant, or how long ago it was.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := wire.ParseDuration(text); err == nil {
+		return now.Add(-ago), nil
+	}
+	return wire.ParseInstant(text)
+}
+
+const auditRow = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
+
+func (a *app) printAudit(ctx context.Context, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
+	out := &stream{out: a.out, format: format, header: fmt.Sprintf(auditRow, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
+	for r, err := range park.AuditLog(ctx, f) {
+		if err != nil {
+			return errors.Join(out.close(), err)
+		}
+		if !out.add(r, auditRowOf(r)) {
+			break
+		}
+	}
+	if out.n == 0 && format == formatTable {
+		fmt.Fprintln(a.err, "the audit log has no record of that")
+	}
+	return out.close()
+}
+
+func auditRowOf(r redisbridge.AuditRecord) string {
+	return fmt.Sprintf(auditRow, r.At.Format(time.RFC3339), printable.Text(whoText(r)), printable.Text(r.Action),
+		printable.Text(whatText(r)), printable.Text(outcomeText(r)), printable.Text(r.Reason))
+}
+
+func whoText(r redisbridge.AuditRecord) string {
+	if r.Via == "command" {
+		return cmp.Or(r.Who, "unknown") + ", over AMQP"
+	}
+	return cmp.Or(r.Who, "unknown")
+}
+
+// whatText says which messages an action was about.
+func whatText(r redisbridge.AuditRecord) string {
+	var parts []string
+	if len(r.IDs) > 0 {
+		parts = append(parts, strings.Join(r.IDs, " "))
+	}
+	if more := r.Named - len(r.IDs); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	if r.Group != "" {
+		parts = append(parts, "group "+r.Group)
+	}
+	if r.Entry != "" {
+		parts = append(parts, "entry "+r.Entry)
+	}
+	if r.Details != "" {
+		parts = append(parts, r.Details)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+func outcomeText(r redisbridge.AuditRecord) string {
+	var parts []string
+	if r.Begun {
+		parts = append(parts, "begun")
+	}
+	for _, what := range slices.Sorted(maps.Keys(r.Outcome)) {
+		parts = append(parts, fmt.Sprintf("%s %d", what, r.Outcome[what]))
+	}
+	if r.Error != "" {
+		parts = append(parts, "error: "+r.Error)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
+// reasonFlag adds --reason to a command whose action is recorded. It comes after outputFlag, which checks first.
+func reasonFlag(cmd *cobra.Command) *string {
+	reason := cmd.Flags().String("reason", "", fmt.Sprintf("why, for the audit log; up to %d characters", wire.MaxReason))
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(cmd, args); err != nil {
+				return err
+			}
+		}
+		if err := wire.CheckReason(*reason); err != nil {
+			return usage(fmt.Errorf("--reason: %w", err))
+		}
+		return nil
+	}
+	return reason
+}
+
+// auditWithin is how long a command waits for its record.
+const auditWithin = 5 * time.Second
+
+// recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
+// interrupted. Where that is not possible a warning says so.
+func (a *app) recordAudit(ctx context.Context, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
+	if hopeless(ended) && len(r.Outcome) == 0 {
+		return // nothing was done
+	}
+	r.Via = "cli"
+	r.Who, r.KnownBy = operatorOf()
+	if ended != nil && r.Error == "" {
+		r.Error = withoutSecrets(printable.Error(ended))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
+	defer cancel()
+	if err := park.RecordAudit(ctx, r); err != nil {
+		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
+	}
+}
+
+// operatorOf returns who runs this process, as far as the operating system tells.
+func operatorOf() (who string, known string) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	me, err := user.Current()
+	if err != nil {
+		return "", "unknown"
+	}
+	return me.Username + "@" + host, "machine"
+}
+
+// mostNamed is how many IDs a record of the audit log names.
+const mostNamed = 20
+
+// nameIn adds a message to those that a record names.
+func nameIn(r *redisbridge.AuditRecord, id string) {
+	if r.Named++; len(r.IDs) < mostNamed {
+		r.IDs = append(r.IDs, id)
+	}
+}
+
+// countIn adds to what a record says of messages.
+func countIn(r *redisbridge.AuditRecord, what string, n int) {
+	if n == 0 {
+		return
+	}
+	if r.Outcome == nil {
+		r.Outcome = map[string]int{}
+	}
+	r.Outcome[what] += n
+}

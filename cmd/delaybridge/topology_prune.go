@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+// Actions of what prune prints, beside those of a topology.Change.
+const (
+	actionWait = "wait"
+	actionKeep = "keep"
+)
+
+func newTopologyPruneCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove what an earlier configuration has left, once it is empty; exits with 3 where something is left",
+		Long: `Removes the tiers, lanes and entries that the configuration does not have, and that an
+earlier one with the same prefix has left. Messages go on to flow. First it closes what
+leads into a tier or lane, then it waits until that is empty, dead letters included, and
+only then it deletes it. Of an entry it deletes the entry exchange first, and the ready
+exchange when the inbox, Redis, and the tiers and lanes that entries share have none of its
+messages any more. Beside other entries with traffic that takes as long as the longest tier.
+
+It prints what it has deleted, what it waits for (wait), and what others use (keep):
+an entry that gets messages, or for which queues are bound, stays unless --entry names
+it. After that its publishers are refused with 404, and exchanges and queues that forward
+to it drop what they would send there.
+
+It refuses while a bridge has a configuration with what is to go, since that bridge would
+put it back: replace all bridges first. It may be interrupted, and run again, at any time.
+Without --wait it removes what is empty, which takes up to a minute.
+
+Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`,
+		Example: `  delaybridge topology prune --dry-run
+  delaybridge topology prune --wait 2h
+  delaybridge topology prune --entry orders --wait 2h`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	reason := reasonFlag(cmd)
+	var o topology.PruneOptions
+	flags := cmd.Flags()
+	wait := flags.String("wait", "0s", "how long to wait for what is not empty, such as 2h")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "print what would be deleted, and what it would wait for, and exit with 0")
+	flags.StringArrayVar(&o.Entries, "entry", nil, "remove this entry even if it is in use; may be repeated")
+	flags.BoolVar(&o.Force, "force", false, "do not ask whether bridges have another configuration, nor whether others publish into tiers and lanes")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		var faults []error
+		if o.Wait, err = wire.ParseDuration(*wait); err != nil || o.Wait < 0 {
+			faults = append(faults, fmt.Errorf("--wait %q: use a duration such as 2h", *wait))
+		}
+		for _, entry := range o.Entries {
+			if settings.Topology.HasEntry(entry) {
+				faults = append(faults, fmt.Errorf("--entry %q is configured: take it out of the setting entries first", entry))
+			}
+		}
+		if err := errors.Join(faults...); err != nil {
+			return usage(err)
+		}
+		return a.prune(cmd.Context(), settings, o, *format, *reason)
+	}
+	return cmd
+}
+
+func (a *app) prune(ctx context.Context, settings config, o topology.PruneOptions, format, reason string) error {
+	management, err := managementOf(settings)
+	if err != nil {
+		return err
+	}
+	bar := a.newWorking("pruning")
+	o.Progress = func(left []topology.Left) {
+		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Reason)))
+	}
+	var pruned topology.Pruned
+	err = a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+		o = park.PruneOptions(o)
+		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			pruned, err = settings.Topology.Prune(ctx, channels, management, o)
+			return err
+		})
+		if len(pruned.Changes) > 0 && !o.DryRun {
+			a.recordAudit(ctx, park, redisbridge.AuditRecord{
+				Action: auditPrune, Details: namesOf(pruned.Changes), Outcome: map[string]int{"deleted": len(pruned.Changes)}, Reason: reason,
+			}, err)
+		}
+		return err
+	})
+	bar.clear()
+	if refused := (*topology.BridgesError)(nil); errors.As(err, &refused) || errors.Is(err, redisbridge.ErrUnreachable) {
+		err = fmt.Errorf("%w (--force prunes all the same)", err)
+	}
+	items := pruned.Changes
+	for _, l := range pruned.Left {
+		item := topology.Change{Action: actionWait, Kind: l.Kind, Name: l.Name, Details: l.Reason}
+		if l.InUse {
+			item.Action = actionKeep
+		}
+		items = append(items, item)
+	}
+	if err == nil || len(items) > 0 {
+		err = errors.Join(err, a.printChanges(format, items, "nothing to prune: nothing is left of another configuration"))
+	}
+	if err == nil && len(pruned.Left) > 0 && !o.DryRun {
+		err = codedError{exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(pruned.Left))}
+	}
+	return err
+}
+
+// namesOf names what was changed.
+func namesOf(changes []topology.Change) string {
+	names := make([]string, len(changes))
+	for i, c := range changes {
+		names[i] = c.Kind + " " + c.Name
+	}
+	return strings.Join(names, ", ")
+}
