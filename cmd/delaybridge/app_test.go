@@ -26,7 +26,7 @@ func TestUnknownCommandsAndFlags(t *testing.T) {
 		"--nonsense":          `unknown flag: --nonsense (see 'delaybridge --help')`,
 		"bridge --nonsense":   `unknown flag: --nonsense (see 'delaybridge bridge --help')`,
 		"bridge more":         `for "delaybridge bridge"`,
-		"bridge --lease soon": `invalid argument "soon"`,
+		"bridge --lease soon": `invalid argument "soon" for "--lease" flag: "soon" is not a duration: write 1500ms, 30m, 1h30m, 7d or 1y`,
 		"config show -o yaml": `--output "yaml": use table, json, jsonl`,
 	} {
 		t.Run(line, func(t *testing.T) {

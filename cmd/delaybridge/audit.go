@@ -86,17 +86,6 @@ erase, there is one more, which says begun.`,
 	return cmd
 }
 
-// parseSince reads an instant, or how long ago it was.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := wire.ParseDuration(text); err == nil {
-		return now.Add(-ago), nil
-	}
-	return wire.ParseInstant(text)
-}
-
 const auditRow = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
 
 func (a *app) printAudit(ctx context.Context, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {

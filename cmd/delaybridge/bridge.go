@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -31,14 +32,15 @@ and whenever one is deleted. A user without the configure permission needs
 	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
-	flags.DurationVar(&c.Lease, "lease", redisbridge.Defaults().Lease, "how long a silent bridge keeps its shards")
+	durationFlag(flags, &c.Lease, "lease", redisbridge.Defaults().Lease, "how long a silent bridge keeps its shards")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.Defaults().MaxInFlight, "messages per shard that may be claimed and not yet settled")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", redisbridge.Defaults().DrainTimeout, "how long to finish work in hand when stopped")
+	durationFlag(flags, &c.DrainTimeout, "drain-timeout", redisbridge.Defaults().DrainTimeout, "how long to finish work in hand when stopped")
 	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
-	flags.DurationVar(&c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
+	durationFlag(flags, &c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
 	flags.IntVar(&c.KeepUnrouted, "keep-unrouted", 0, "messages that the unrouted queue keeps; the oldest of more are removed, each with a line in the log; 0 keeps all")
 	flags.IntVar(&c.KeepQuarantine, "keep-quarantine", 0, "the same for the quarantine queue")
-	showEvery := flags.Duration("show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
+	var showEvery time.Duration
+	durationFlag(flags, &showEvery, "show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -60,10 +62,10 @@ and whenever one is deleted. A user without the configure permission needs
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Window, c.Tombstones, c.WaitReplicas = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones, settings.WaitReplicas
 		c.Quotas, c.RetainUnrouted, c.RetainQuarantine = settings.Quotas, settings.UnroutedRetention, settings.QuarantineRetention
-		switch c.ShowEvery = *showEvery; {
-		case *showEvery < 0:
-			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", *showEvery))
-		case *showEvery == 0:
+		switch c.ShowEvery = showEvery; {
+		case showEvery < 0:
+			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", showEvery))
+		case showEvery == 0:
 			c.ShowEvery = -1
 		}
 		if err := service.listen(cmd.Context(), c.Logger); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func single() []string {
 
 func newPublishCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "publish (--id ID --key KEY [--in 30m | --at INSTANT] | --file FILE)",
+		Use:   "publish (--key KEY [--id ID] [--in 30m | --at INSTANT] | --file FILE)",
 		Short: "Publish one message, or a file of them, with a delay",
 		Long: `Publishes messages and prints which way each one takes and when it is due. It
 succeeds once RabbitMQ or Redis has every message. Redis is needed only for
@@ -73,7 +74,7 @@ way, reports and exits with 130.`,
 	var untracked bool
 	service := serviceFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the message's ID")
+	flags.StringVar(&f.id, "id", "", "the message's ID, by which it is cancelled, and a repetition is recognised (default: one that is made up and printed)")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
 	flags.StringVar(&f.entry, "entry", "", "name of the entry exchange, one of the setting entries; then --key may be left out (default: the default one)")
 	flags.StringVar(&f.in, "in", "", "delay, such as 1500ms, 30m, 1h30m, 7d or 1y")
@@ -84,7 +85,7 @@ way, reports and exits with 130.`,
 	flags.StringVar(&f.contentType, "content-type", "", "the content type")
 	flags.StringVar(&file, "file", "", "read messages from this file, one JSON object per line; - is standard input")
 	flags.IntVar(&inFlight, "in-flight", defaultInFlight, "with --file: how many messages may be under way")
-	flags.DurationVar(&timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
+	durationFlag(flags, &timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
 	flags.BoolVar(&untracked, "untracked", false, "send messages whose delay equals a tier straight there, without Redis: they cannot be looked up, listed or brought forward")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -125,7 +126,7 @@ func (f *publishFlags) publication(stdin io.Reader) (*publication, error) {
 	var faults []error
 	p := &publication{message: message.Message{ID: f.id, Entry: f.entry, RoutingKey: f.key, ContentType: f.contentType}}
 	if f.id == "" {
-		faults = append(faults, errors.New("--id is missing: every message needs one, so that a retry is recognised (or give --file)"))
+		p.message.ID = rand.Text()
 	}
 	if f.key == "" && f.entry == "" {
 		faults = append(faults, errors.New("--key is missing: consumers bind their queues by it"))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
-	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -182,8 +181,8 @@ func newQuarantineChoice(cmd *cobra.Command, must bool) *quarantineChoice {
 	flags.StringVar(&c.filter.Key, "key", "", "messages with this routing key")
 	flags.StringVar(&c.filter.Queue, "queue", "", "messages that come from this queue")
 	flags.StringVar(&c.filter.Error, "error", "", "messages with this text in their error")
-	flags.StringVar(&c.since, "since", "", "in quarantine since this instant or later, such as 2030-01-01T08:00:00Z")
-	flags.StringVar(&c.until, "until", "", "in quarantine before this instant")
+	flags.StringVar(&c.since, "since", "", "in quarantine since this instant or later, such as 2030-01-01T08:00:00Z, or not longer than this, such as 1h")
+	flags.StringVar(&c.until, "until", "", "in quarantine before this instant, or for longer than this")
 	flags.IntVar(&c.limit, "limit", 0, "at most so many messages (default: no limit)")
 	if must {
 		flags.BoolVar(&c.all, "all", false, "all messages")
@@ -194,11 +193,9 @@ func newQuarantineChoice(cmd *cobra.Command, must bool) *quarantineChoice {
 // check returns the filter, or every mistake in it.
 func (c *quarantineChoice) check(ids []string) (quarantine.Filter, error) {
 	var faults []error
-	instant := func(name, text string) (t time.Time) {
-		if text == "" {
-			return t
-		}
-		t, err := wire.ParseInstant(text)
+	now := time.Now()
+	instant := func(name, text string) time.Time {
+		t, err := parseSince(text, now)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 		}

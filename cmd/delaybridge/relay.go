@@ -56,7 +56,7 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 	flags := cmd.Flags()
 	database := settings.Setting{Key: "database-url", Usage: "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path"}
 	addFlags(flags, database)
-	flags.DurationVar(&r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
+	durationFlag(flags, &r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
 	flags.IntVar(&r.config.Batch, "batch", d.Batch, "how many rows to send at a time, 1 to 1000")
 	flags.IntVar(&r.config.Workers, "workers", d.Workers, "how many batches to send at a time; each takes a connection to the database")
 	listFailed := flags.Bool("list-failed", false, "print the rows that were set aside, and exit")

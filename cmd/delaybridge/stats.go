@@ -40,13 +40,14 @@ or RabbitMQ is unreachable.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
-	timeout := cmd.Flags().Duration("timeout", defaultStatsTimeout, "how long Redis, and then RabbitMQ, may take to answer")
+	var timeout time.Duration
+	durationFlag(cmd.Flags(), &timeout, "timeout", defaultStatsTimeout, "how long Redis, and then RabbitMQ, may take to answer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *timeout <= 0 {
-			return usage(fmt.Errorf("--timeout %v: it must be positive", *timeout))
+		if timeout <= 0 {
+			return usage(fmt.Errorf("--timeout %v: it must be positive", timeout))
 		}
 		return a.withPark(func(park *redisbridge.Park, c config) error {
-			return a.stats(cmd.Context(), *timeout, *format, park, c)
+			return a.stats(cmd.Context(), timeout, *format, park, c)
 		})
 	}
 	return cmd

@@ -42,7 +42,7 @@ Redis. What is not known is shown as –.`,
 	}
 	var o topOptions
 	flags := cmd.Flags()
-	flags.DurationVar(&o.interval, "interval", defaultTopInterval, "how long from one look to the next")
+	durationFlag(flags, &o.interval, "interval", defaultTopInterval, "how long from one look to the next")
 	flags.BoolVar(&o.once, "once", false, "print one picture and end; needs no terminal")
 	flags.BoolVar(&o.noColor, "no-color", false, "use no colours (environment: NO_COLOR)")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
