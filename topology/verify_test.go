@@ -107,7 +107,7 @@ func TestVerifySeesAnEntryThatIsLeft(t *testing.T) {
 	var got []string
 	for _, d := range drifts {
 		got = append(got, strings.Join([]string{d.Kind, d.Name, d.Field, d.Expected, d.Found}, " "))
-		if remedy := map[string]string{"exchange": "list the entry in entries", "queue": "then delete it"}[d.Kind]; !strings.Contains(d.Remedy, remedy) {
+		if remedy := map[string]string{"exchange": "list the entry in entries", "queue": "topology prune"}[d.Kind]; !strings.Contains(d.Remedy, remedy) {
 			t.Errorf("remedy of %s: %s", d.Name, d.Remedy)
 		}
 	}
