@@ -522,6 +522,26 @@ func TestAnotherMessageInATierIsNoOldCopy(t *testing.T) {
 	arrives(inTier("one", 0), message.DropRescheduled)
 }
 
+// Nor are those that Go producers published at the same millisecond.
+func TestAnotherMessageOfTheMillisecondIsNoOldCopy(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	published := time.Now().Add(-time.Second)
+	arrives := func(body string, want message.Fate) {
+		t.Helper()
+		m := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte(body), Journey: message.Journey{
+			Published: published, Due: published.Add(time.Second), Path: message.Path("tier 1s"),
+		}}
+		if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Fate != want {
+			t.Errorf("%s: got %+v, %v; want %s", body, arrival, err, want)
+		}
+	}
+	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
+	arrives("one", message.DropRescheduled)
+	arrives("two", message.Deliver)
+	arrives("one", message.DropRescheduled)
+}
+
 // A copy whose delay is longer than the time since the message was delivered was published
 // before that, whenever it comes: it is an old one.
 func TestOldCopyOfATierIsTold(t *testing.T) {

@@ -27,6 +27,7 @@ type process struct {
 	mu       sync.Mutex
 	program  *servers.Program
 	skewed   time.Duration // how wrong its clock is
+	earlier  bool          // it is of the earlier release
 	expected bool          // it is being ended
 	gone     chan struct{} // closed when the supervisor has seen it end
 }
@@ -48,6 +49,11 @@ func (p *process) startLocked(t *trap) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	if p.earlier {
+		if executable, err = p.run.earlierProgram(); err != nil {
+			return err
+		}
 	}
 	environment := append(os.Environ(), RoleVariable+"="+string(text))
 	if p.skewed != 0 {

@@ -113,10 +113,15 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		path, _ := skewed()
 		_ = os.Remove(path)
 	}()
+	earlier := sync.OnceValues(func() (string, error) {
+		path := filepath.Join(dir, "earlier")
+		return path, buildEarlier(ctx, path)
+	})
+	defer func() { _ = os.Remove(filepath.Join(dir, "earlier")) }()
 	result := Result{Injected: map[string]int{}}
 	var reports []*history.Report
 	for _, part := range c.parts() {
-		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), skewed: skewed, part: part}
+		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), skewed: skewed, earlier: earlier, part: part}
 		report, err := w.perform(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s (seed %d; see %s): %w", part.name, c.Seed, dir, err)
@@ -230,6 +235,7 @@ type stagehand struct {
 	Config
 	dir       string
 	skewed    func() (string, error)
+	earlier   func() (string, error)
 	part      part
 	surprises []string
 	injected  map[string]int
@@ -243,7 +249,7 @@ func (s *stagehand) say(format string, args ...any) {
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
 	w, err := newWorld(ctx, s.dir, s.Seed, s.part.kind == clustered, s.stores())
-	w.skewedProgram, w.say = s.skewed, s.say
+	w.skewedProgram, w.earlierProgram, w.say = s.skewed, s.earlier, s.say
 	defer func() {
 		if report == nil || len(report.Violations)+len(w.surprises) > 0 {
 			w.saveLogs(context.WithoutCancel(ctx))

@@ -3,6 +3,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
@@ -42,6 +44,7 @@ func processScenarios() []scenario {
 		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
 		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
 		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
+		{"release changed", []string{ourProcesses}, single | apart, (*injection).changeRelease},
 		{"wrong clocks", append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
 	}
 	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
@@ -190,6 +193,42 @@ func (i *injection) wrongClocks() error {
 		if err := p.start(nil); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// changeRelease has one process after the other go over to the earlier release, and then back, each time in another
+// order, half of them by kill -9.
+func (i *injection) changeRelease() error {
+	if _, err := i.earlierProgram(); err != nil { // wait while nothing is broken
+		i.say("NOT TRIED: %s: %v", i.name, err)
+		return nil
+	}
+	defer i.breaks("processes are of two releases")()
+	for _, earlier := range []bool{true, false} {
+		names := slices.Sorted(maps.Keys(i.processes))
+		i.rng.Shuffle(len(names), func(a, b int) { names[a], names[b] = names[b], names[a] })
+		for _, name := range names {
+			p := i.processes[name]
+			if p.role.inPython() || i.ctx.Err() != nil {
+				continue
+			}
+			end := p.terminate
+			if i.rng.IntN(2) == 0 {
+				end = p.kill
+			}
+			if err := end(); err != nil {
+				return err
+			}
+			p.mu.Lock()
+			p.earlier = earlier
+			p.mu.Unlock()
+			if err := p.start(nil); err != nil {
+				return err
+			}
+			i.hold(time.Second, 3*time.Second)
+		}
+		i.hold(5*time.Second, 8*time.Second)
 	}
 	return nil
 }

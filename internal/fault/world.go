@@ -50,9 +50,10 @@ type world struct {
 	postgreSQL *servers.PostgreSQL // nil where no order is kept there
 	mariaDB    *servers.MariaDB    // likewise
 
-	processes     map[string]*process
-	homes         map[string]int         // node at which a link ends, unless that is down
-	skewedProgram func() (string, error) // builds, once, a program for roles whose clock can be wrong
+	processes      map[string]*process
+	homes          map[string]int         // node at which a link ends, unless that is down
+	skewedProgram  func() (string, error) // builds, once, a program for roles whose clock can be wrong
+	earlierProgram func() (string, error) // builds, once, the program of the earlier release
 
 	say func(format string, args ...any) // to who waits for the run
 

@@ -21,7 +21,7 @@ for _, one in ipairs(keys_of(KEYS[2], ARGV[1])) do
   if its and not exact and not is_another(its, published) then
     key, r, exact = one, its, its.published == published
     was, envelope = stored, string.sub(stored, its.body)
-    same = exact and published > 0
+    same = exact and published > 0 and (its.digest == no_digest or its.digest == ARGV[10])
   end
   if its and its.state == cancelled and published <= its.parked_at + clocks_ms then tombstone = its end
 end
