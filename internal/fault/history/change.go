@@ -86,10 +86,11 @@ func (r *record) sole() *attempt {
 
 // several says whether there may have been more than one message of the ID by an instant:
 // another order's, or a copy. A bridge that has not heard whether Redis has taken a message
-// out of the inbox parks it again; if the first one was due by then, its ID was free.
+// out of the inbox parks it again, or, where it is overdue by then, has it delivered without a due time; if
+// the first one was due by then, its ID was free.
 func (r *record) several(at int64) bool {
 	return r.shared || r.inbox && slices.ContainsFunc(r.received, func(e Event) bool {
-		return e.Attempt == 0 && e.Due > 0 && 1000*e.Due <= at
+		return e.Attempt == 0 && (e.Due > 0 && 1000*e.Due <= at || e.Due == 0 && e.At <= at)
 	})
 }
 

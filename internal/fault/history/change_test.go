@@ -113,6 +113,12 @@ func TestGoodChanges(t *testing.T) {
 			throughInbox(r)
 			r.reschedule(1000*due+200, late, history.Rescheduled)
 		}},
+		"one that was due, of two out of the inbox, and the other was overdue when it was taken in": {closedOrder, func(r *run) {
+			throughInbox(r)
+			r.fault(1_500_000, "kill -9 bridge-1")
+			r.reschedule(1000*due+200, late, history.Rescheduled)
+			received(r, 31_002_000, 0)
+		}},
 		"one that was due, of two out of the inbox, and it was delivered once more": {closedOrder, func(r *run) {
 			throughInbox(r)
 			r.cancel(1000*due+3_000_000, history.CancelLate).Since = due + 2000
@@ -283,6 +289,13 @@ func TestBadChanges(t *testing.T) {
 				throughInbox(r)
 				r.reschedule(2_000_000, late, history.Rescheduled)
 			}, []string{early, wrong}, "before the due time that rescheduling returned",
+		},
+		"early: rescheduled when it was due, and delivered without a due time, though nothing was cut short": {
+			closedOrder, func(r *run) {
+				throughInbox(r)
+				r.reschedule(1000*due+200, late, history.Rescheduled)
+				received(r, 31_002_000, 0)
+			}, []string{early}, "before the due time that rescheduling returned",
 		},
 		"early: rescheduled when it was due, and not out of the inbox": {
 			closedOrder, func(r *run) { r.reschedule(1000*due+200, late, history.Rescheduled) },

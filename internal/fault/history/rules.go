@@ -53,7 +53,7 @@ func rules() []rule {
 		{"published, and comes", KindLost, when((*record).mustCome), plain((*record).missing)},
 		{"comes, and has its effect", KindLost, came, plain((*record).withoutEffect)},
 		{"rejected, and in quarantine", KindLost, when(func(r *record) bool { return len(r.rejected) > 0 }), plain((*record).lostRejected)},
-		{"not early", KindEarly, came, plain((*record).early)},
+		{"not early", KindEarly, came, (*record).early},
 		{"not tried again early", KindEarly, failed, plain((*record).retriedEarly)},
 		{"closed once", KindDouble, each, plain((*record).double)},
 		{"as it was sent", KindWrong, came, plain((*record).wrongMessage)},
@@ -128,7 +128,7 @@ func (r *record) withoutEffect() []string {
 
 // early objects to each delivery before the instants that were asked for,
 // promised, or written on the message.
-func (r *record) early() (why []string) {
+func (r *record) early(past *run) (why []string) {
 	for _, e := range r.received {
 		object := func(bound int64, said string) {
 			if early := bound - e.At; early > r.wrongClock() {
@@ -137,7 +137,7 @@ func (r *record) early() (why []string) {
 		}
 		object(1000*e.Due, "the due time that it carries")
 		moved := r.earliest(e.At)
-		if r.last() != nil {
+		if r.last() != nil && !r.overdueCopy(e, past.outages) {
 			object(moved, "the due time that rescheduling returned")
 			continue
 		}
@@ -146,6 +146,13 @@ func (r *record) early() (why []string) {
 		object(min(due, moved), "the due time that publish returned")
 	}
 	return why
+}
+
+// overdueCopy says whether e may be a second copy from the inbox that was overdue when it was taken in, and so was
+// not parked: a bridge was cut short between parking and acknowledging. No bridge can tell such a copy from a
+// new message.
+func (r *record) overdueCopy(e Event, outages []outage) bool {
+	return r.inbox && e.Attempt == 0 && e.Due == 0 && cutShort(outages, r.events[0].At-handsOver.Microseconds(), e.At)
 }
 
 // promised returns the first instants, in Unix microseconds, that the attempts from
