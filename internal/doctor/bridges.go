@@ -72,6 +72,7 @@ func (x *examination) reported(i redisbridge.Inspection) (findings []Finding) {
 		{health.Unconfirmed, confirmsMissing, "rabbitmq-diagnostics cluster_status"},
 		{health.IntakeStuck, intakeStuck, ""},
 		{health.Unfit, messageUnfit, ""},
+		{health.Newer, messageNewer, "delaybridge top"},
 	} {
 		for _, b := range i.Bridges {
 			at := slices.IndexFunc(b.Conditions, func(c redisbridge.ConditionState) bool { return c.Condition == string(one.condition) })

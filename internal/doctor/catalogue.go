@@ -61,6 +61,7 @@ const (
 	confirmsMissing  = "confirms-missing"
 	intakeStuck      = "intake-stuck"
 	messageUnfit     = "message-unfit"
+	messageNewer     = "message-newer"
 	redisLayout      = "redis-layout"
 	noBridge         = "no-bridge"
 	oneBridge        = "one-bridge"
@@ -142,6 +143,7 @@ func catalogue() map[string]kind {
 		confirmsMissing:  {Problem, "what goes to this queue is late; the bridge tries until it is confirmed", "bring back the nodes that have its replicas; a queue that nobody can bring back has to be deleted and made anew"},
 		intakeStuck:      {Problem, "messages of publishers without the Go producer wait in the inbox, and become late", "mend what the error names"},
 		messageUnfit:     {Problem, "the message stays in Redis, and is tried every hour; others are not held up", "raise max_message_size or frame_max, then reschedule the message; or cancel it"},
+		messageNewer:     {Problem, "the message stays in Redis until a bridge can read it; others are not held up", "replace the bridges by the later release; top has their versions"},
 		redisLayout:      {Problem, "a bridge or producer with these settings refuses to work", "set shards to what is in use, or choose another prefix"},
 		noBridge:         {Problem, "nothing is promoted: messages become late", ""},
 		oneBridge:        {Note, "nobody takes over when it dies", "start another one, on another machine"},

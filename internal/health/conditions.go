@@ -41,6 +41,9 @@ const (
 	Policy Condition = "policy"
 	// Unconfirmed: the broker does not answer for a message that was published.
 	Unconfirmed Condition = "unconfirmed"
+	// Newer: a message was written by a later release than a bridge's, which cannot read it. It
+	// stays in Redis, and is tried again every Config.RepairEvery.
+	Newer Condition = "newer"
 	// Unfit: the broker accepts a message neither where it belongs nor in
 	// quarantine, since it is too large, say. It stays in Redis, and is tried every hour. The
 	// condition lasts until the broker has it, or for two hours after the last try.
@@ -118,6 +121,10 @@ func table() []entry {
 		{
 			Unconfirmed, slog.LevelError, "RabbitMQ does not confirm what was published", "RabbitMQ confirms what is published again",
 			"RabbitMQ does not confirm what was published", "has each queue a majority? 'rabbitmq-diagnostics cluster_status'", UnconfirmedAfter,
+		},
+		{
+			Newer, slog.LevelError, "a message was written by a later release: it stays in Redis", "no message that a later release has written was met any more",
+			"a bridge cannot read a message that a later release has written, which waits in Redis", "replace that bridge by the later release", 3 * time.Minute,
 		},
 		{
 			Unfit, slog.LevelError, "RabbitMQ does not accept a message: it stays in Redis", "RabbitMQ accepts the messages that stayed in Redis",

@@ -40,7 +40,12 @@ func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	if waits {
 		headers = amqp.Table{}
 	}
-	out, path := outgoing(s.p.config.Topology, s.n, m, p, headers)
+	out, path, err := outgoing(s.p.config.Topology, s.n, m, p, headers)
+	if err != nil {
+		s.p.config.Conditions.Begin(health.Newer, fmt.Sprintf("message %q: %v", m.ID, err), "id", m.ID)
+		s.putBack(m, s.now()+s.p.config.RepairEvery.Milliseconds())
+		return nil
+	}
 	if reason := s.poison.givenUp(m.Key()); reason != nil {
 		p, waits = plan{}, false
 		out, path = quarantined(s.p.config.Topology, m, fmt.Errorf("the broker does not accept the message: %w", reason))
@@ -102,7 +107,7 @@ func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	if p.lane > 0 {
 		send = s.lane
 	}
-	err := s.publish(ctx, send, out, target, m.ID, path, complete)
+	err = s.publish(ctx, send, out, target, m.ID, path, complete)
 	if errors.Is(err, broker.ErrNotSent) {
 		endPromoting(span, err)
 		s.inflight.cancel()

@@ -1,6 +1,7 @@
 package promote
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -55,11 +56,16 @@ func planFor(leads []time.Duration, due, promoteAt, now int64) plan {
 }
 
 // outgoing is the message as plan p publishes it, with headers for its headers.
-// An undecodable envelope goes to quarantine as it is, and a retry back to its queue.
-func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path) {
+// An undecodable envelope goes to quarantine as it is, and a retry back to its queue. The error is
+// store.ErrNewer: this release cannot read the message, and a later one can.
+func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers amqp.Table) (broker.Outgoing, message.Path, error) {
 	decoded, err := m.Message()
-	if err != nil {
-		return quarantined(t, m, err)
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		return broker.Outgoing{}, "", err
+	case err != nil:
+		out, path := quarantined(t, m, err)
+		return out, path, nil
 	}
 	journey := message.Journey{
 		Published: store.InstantOf(m.Published()), Due: time.UnixMilli(m.Due()), Path: message.PathParkedReady, Version: m.Version(),
@@ -70,7 +76,7 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 		out.Exchange, out.RoutingKey = t.RetryExchange(), queue
 		journey.Published, journey.Path = time.Time{}, message.PathRetry // published is what its headers say
 		out.Publishing = decoded.PublishingIn(headers, journey)
-		return out, journey.Path
+		return out, journey.Path, nil
 	}
 	if p.lane > 0 {
 		journey.Path = message.Path(wire.LanePath(wire.TTLName(p.lane)))
@@ -80,7 +86,7 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 	if p.lane > 0 {
 		out.Publishing.Expiration = wire.ExpirationMS(p.left)
 	}
-	return out, journey.Path
+	return out, journey.Path, nil
 }
 
 // quarantined is a message that cannot go where it belongs, as it is stored: what is wrong

@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -229,7 +230,15 @@ func contentAsSent(m *message.Message) [digestLen]byte {
 	return contentOf(&sent, message.After(onItsWay(m)), appendEnvelope(nil, &sent, m.ID))
 }
 
-const envelopeVersion = 1
+const (
+	envelopeVersion = 1
+	// latestVersion is the last one that is taken for a later release's; what is beyond is damaged.
+	latestVersion = 15
+)
+
+// ErrNewer means that what Redis has of a message was written by a later release than this one. It comes with
+// wire.ErrEnvelope.
+var ErrNewer = errors.New("written by a later release")
 
 // Properties that are present, one bit each, in the order in which they are
 // written. The bits are part of the stored format: never reuse one.
@@ -333,12 +342,16 @@ func peekEnvelope(b []byte, key string) (message.Message, error) {
 
 // decodeProperties reads what comes before the headers, and says what is present.
 func decodeProperties(r *wire.Reader, key string) (m message.Message, present int, err error) {
-	if version := r.Octet(); r.Err == nil && version != envelopeVersion {
-		return message.Message{}, 0, fmt.Errorf("%w: version %d was written by another release; this one reads version %d", wire.ErrEnvelope, version, envelopeVersion)
+	switch version := r.Octet(); {
+	case r.Err != nil || version == envelopeVersion:
+	case version > envelopeVersion && version <= latestVersion:
+		return message.Message{}, 0, fmt.Errorf("%w: %w: it has version %d, and this release reads version %d", wire.ErrEnvelope, ErrNewer, version, envelopeVersion)
+	default:
+		return message.Message{}, 0, fmt.Errorf("%w: no release has written version %d", wire.ErrEnvelope, version)
 	}
 	present = int(r.Uint16())
 	if unknown := present &^ knownProperties; unknown != 0 {
-		return message.Message{}, 0, fmt.Errorf("%w: unknown properties %#x were written by a later release", wire.ErrEnvelope, unknown)
+		return message.Message{}, 0, fmt.Errorf("%w: %w: it has properties %#x that this release does not know", wire.ErrEnvelope, ErrNewer, unknown)
 	}
 	m = message.Message{ID: key}
 	m.RoutingKey = r.ShortString()
