@@ -222,9 +222,6 @@ func contentOf(m *message.Message, w message.When, envelope []byte) (digest [dig
 // contentAsSent returns the digest of a message that has come out of a tier: that which Redis
 // would have if the message had been parked.
 func contentAsSent(m *message.Message) [digestLen]byte {
-	if m.Journey.Version > 0 {
-		return [digestLen]byte{} // its delay is not that of the message any more
-	}
 	sent := *m
 	sent.Journey = message.Journey{}
 	return contentOf(&sent, message.After(onItsWay(m)), appendEnvelope(nil, &sent, m.ID))
