@@ -85,6 +85,7 @@ func (b *bench) dump(t *testing.T) (restore func()) {
 func TestRecoverFromALostRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
+	b.installed(t)
 	b.run(t, nil)
 	b.awaitBeat(t)
 	b.parkDrilled(t, "m", 20*time.Second)
@@ -124,6 +125,7 @@ func TestRecoverFromARolledBackRedis(t *testing.T) {
 func TestRecoverWhenBothAreLost(t *testing.T) {
 	t.Parallel()
 	old := newBench(t, short())
+	old.installed(t)
 	stop := old.run(t, nil)
 	old.awaitBeat(t)
 	old.parkDrilled(t, "m", 20*time.Second)

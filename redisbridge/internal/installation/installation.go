@@ -157,7 +157,7 @@ func (k *Keeper) compare(ctx context.Context) (found bool, refused string, err e
 	case !k.empty && !k.config.First() && here.Refused == "":
 		return true, "", nil
 	}
-	next, err := k.config.Store.Beat(ctx, store.Installation{ID: cmp.Or(here.ID, rand.Text()), Epoch: max(1, here.Epoch), Beat: r.last.Beat})
+	next, err := k.config.Store.Beat(ctx, store.Installation{ID: cmp.Or(here.ID, r.last.ID, rand.Text()), Epoch: max(1, here.Epoch), Beat: r.last.Beat})
 	if err != nil {
 		return true, "", err
 	}
@@ -174,6 +174,7 @@ type Difference struct {
 func differ(here, there store.Installation) Difference {
 	switch {
 	case there.ID == "":
+	case here.ID == "" && there.Epoch <= 1 && there.Beat <= behind: // it has lost its first writes
 	case here.ID == "":
 		return Difference{
 			fmt.Sprintf("Redis knows nothing of installation %s, which RabbitMQ belongs to: it was emptied, or is another Redis", there.ID),
