@@ -96,7 +96,8 @@ func TestOldMessagesGo(t *testing.T) {
 	})
 	stop()
 	b.holds(t, quarantine, 4) // once all is given back
-	if got, want := b.idsIn(t, quarantine), []string{"undated-1", "undated-2", "young", "old-3"}; !slices.Equal(got, want) {
+	// What was looked at and given back may change its place (RabbitMQ 3.10).
+	if got, want := slices.Sorted(slices.Values(b.idsIn(t, quarantine))), []string{"old-3", "undated-1", "undated-2", "young"}; !slices.Equal(got, want) {
 		t.Errorf("quarantine has %q, want %q", got, want)
 	}
 }
