@@ -41,14 +41,19 @@ func (b *bench) installed(t *testing.T) {
 	}
 }
 
+// keys returns all that Redis has under the prefix.
+func (b *bench) keys(t *testing.T) []string {
+	t.Helper()
+	prefix := b.topology.Prefix()
+	return append(keysLike(t, b.RedisURL, "{"+prefix+":*"), keysLike(t, b.RedisURL, "{"+prefix+"}:*")...)
+}
+
 // empty removes all that Redis has under the prefix.
 func (b *bench) empty(t *testing.T) {
 	t.Helper()
-	for _, pattern := range []string{"{" + b.topology.Prefix() + ":*", "{" + b.topology.Prefix() + "}:*"} {
-		for _, key := range keysLike(t, b.RedisURL, pattern) {
-			if err := b.client.Del(t.Context(), key).Err(); err != nil {
-				t.Fatal(err)
-			}
+	for _, key := range b.keys(t) {
+		if err := b.client.Del(t.Context(), key).Err(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

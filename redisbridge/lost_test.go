@@ -1,6 +1,7 @@
 package redisbridge_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -16,22 +17,32 @@ import (
 // does that loses what it was told since.
 func (b *bench) rememberShard(t *testing.T) (putBack func()) {
 	t.Helper()
-	pattern := "{" + b.topology.Prefix() + ":0}:*"
+	return b.remember(t, b.client.TxPipelined, func() []string { return keysLike(t, b.RedisURL, "{"+b.topology.Prefix()+":0}:*") })
+}
+
+// remember returns what puts keys back as they are now, in the place of what is there then. Those of one slot can be
+// put back in one transaction, beside a bridge that runs.
+func (b *bench) remember(
+	t *testing.T, pipelined func(context.Context, func(redis.Pipeliner) error) ([]redis.Cmder, error), keys func() []string,
+) (putBack func()) {
+	t.Helper()
 	then := map[string]string{}
-	for _, key := range keysLike(t, b.RedisURL, pattern) {
-		dump, err := b.client.Dump(t.Context(), key).Result()
+	for _, key := range keys() {
+		value, err := b.client.Dump(t.Context(), key).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		then[key] = dump
+		then[key] = value
 	}
 	return func() {
 		t.Helper()
-		now := keysLike(t, b.RedisURL, pattern)
-		if _, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
-			p.Del(t.Context(), now...)
-			for key, dump := range then {
-				p.RestoreReplace(t.Context(), key, 0, dump)
+		now := keys()
+		if _, err := pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for _, key := range now {
+				p.Del(t.Context(), key)
+			}
+			for key, value := range then {
+				p.RestoreReplace(t.Context(), key, 0, value)
 			}
 			return nil
 		}); err != nil {

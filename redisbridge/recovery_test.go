@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -49,39 +47,6 @@ func awaitDrilled(t *testing.T, name string, places ...*bench) {
 	}
 }
 
-// dump returns all that Redis has under the prefix, and what puts it back in the place of what is there then.
-func (b *bench) dump(t *testing.T) (restore func()) {
-	t.Helper()
-	keys := func() (all []string) {
-		for _, pattern := range []string{"{" + b.topology.Prefix() + ":*", "{" + b.topology.Prefix() + "}:*"} {
-			all = append(all, keysLike(t, b.RedisURL, pattern)...)
-		}
-		return all
-	}
-	then := map[string]string{}
-	for _, key := range keys() {
-		value, err := b.client.Dump(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		then[key] = value
-	}
-	return func() {
-		t.Helper()
-		if _, err := b.client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-			for _, key := range keys() {
-				p.Del(t.Context(), key)
-			}
-			for key, value := range then {
-				p.RestoreReplace(t.Context(), key, 0, value)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestRecoverFromALostRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
@@ -103,7 +68,7 @@ func TestRecoverFromARolledBackRedis(t *testing.T) {
 	stop := b.run(t, nil)
 	b.awaitBeat(t)
 	b.parkDrilled(t, "before", 25*time.Second)
-	restore := b.dump(t)
+	restore := b.remember(t, b.client.Pipelined, func() []string { return b.keys(t) })
 	stop()
 	if err := b.client.HSet(t.Context(), b.layoutKey(), "beat", 100).Err(); err != nil { // much later
 		t.Fatal(err)

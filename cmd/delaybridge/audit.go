@@ -43,11 +43,11 @@ func newAuditCommand(a *app) *cobra.Command {
 over AMQP that changed something, the newest last. The last 10,000 records are kept, and
 some more. A record names up to 20 IDs, and says how many there were.
 
-Who acted is what RabbitMQ has checked (known_by is connection, for commands with the
-property user-id), or what the process says of itself (machine: user and host). What
-programs do through the packages is not recorded, and neither is what a relay does. Whoever
-may write under the prefix in Redis may write records, too. For a log that operators
-cannot change, collect the lines that bridges log for commands.
+A record says who acted. For a command with the property user-id, RabbitMQ has checked that
+(known_by is connection). For a command line it is the user and the host that the process
+reports (known_by is machine). The log has no records of programs that use the packages, or
+of relays. A user who may write under the prefix in Redis may also write records. Operators
+cannot change the lines that bridges log for commands: collect these if that matters.
 
 A record is written after the action. Before what cannot be undone, quarantine purge and
 erase, there is one more, which says begun.`,

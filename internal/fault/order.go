@@ -299,7 +299,8 @@ func (o *customerOrder) message() message.Message {
 	return m
 }
 
-// mayTakeAdded says whether the message may go to the added entry instead: by its ID nobody asks for it.
+// mayTakeAdded says whether the message may go to the added entry instead. It must not if the customer asks for
+// it by its ID, which belongs to its entry.
 func (o *customerOrder) mayTakeAdded() bool {
 	return o.entry == trackedEntry().Name && o.changes[0].does == "" && !o.looks && !o.repeats && !o.shares
 }

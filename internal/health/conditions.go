@@ -33,8 +33,8 @@ const (
 	// register, the layout, or the turn of a shard. Parked messages have gone with it. It
 	// lasts for a day after that.
 	RedisLost Condition = "redis_lost"
-	// Foreign: what is in Redis is not what the broker's installation has parked. Nothing is
-	// parked and promoted until somebody has decided.
+	// Foreign: Redis does not hold what the broker's installation has parked. The bridge parks and
+	// promotes nothing until Redis is restored or adopted.
 	Foreign Condition = "redis_foreign"
 	// Policy: a policy overrides the arguments of our queues. Only a bridge with
 	// Config.Management sees it.
