@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ It needs the permissions of a bridge.`,
 		settings, err := a.settings.config()
 		if err != nil {
 			return err
+		}
+		if settings.LogLevel == slog.LevelInfo {
+			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {

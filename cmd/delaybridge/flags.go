@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -38,5 +39,9 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	if ago, err := wire.ParseDuration(text); err == nil {
 		return now.Add(-ago), nil
 	}
-	return wire.ParseInstant(text)
+	instant, err := wire.ParseInstant(text)
+	if err != nil {
+		err = fmt.Errorf("%w; or a duration, such as 1h, for how long ago", err)
+	}
+	return instant, err
 }
