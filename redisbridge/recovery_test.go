@@ -2,12 +2,14 @@ package redisbridge_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // The tests of this file take the steps of docs/recovery.md.
@@ -121,4 +123,86 @@ func TestMoveToAnotherRabbitMQ(t *testing.T) {
 	awaitDrilled(t, "soon", old, other)
 	awaitDrilled(t, "late", other)
 	awaitForeign(t, old.start(t, func(*redisbridge.Config) {}))
+}
+
+// What waits goes to another Redis under the same prefix. Publishers park there before it comes.
+func TestMoveToAnotherRedis(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.installed(t)
+	stop := b.run(t, nil)
+	b.awaitBeat(t)
+	b.parkDrilled(t, "old", 20*time.Second)
+	stop()
+	file := exported(t, b.park)
+	b.empty(t) // and so it is the new one
+	b.parkDrilled(t, "new", 20*time.Second)
+	importAll(t, b.park, file)
+	b.run(t, nil)
+	b.awaitCondition(t, health.Foreign)
+	b.adopt(t, true)
+	awaitDrilled(t, "old", b)
+	awaitDrilled(t, "new", b)
+}
+
+// What is in lanes goes with RabbitMQ, and an export has it until it is due. What is parked comes out of the new
+// RabbitMQ.
+func TestRecoverFromALostRabbitMQ(t *testing.T) {
+	t.Parallel()
+	c := topology.Config{Tiers: []time.Duration{10 * time.Second}, Lead: 10 * time.Second, Shards: 2}
+	b, other := newBench(t, c), newBench(t, c)
+	stop := b.run(t, nil)
+	b.awaitBeat(t)
+	b.parkDrilled(t, "parked", 25*time.Second)
+	due := map[string]time.Time{}
+	for i := range drilled {
+		id := fmt.Sprint("in-lane-", i)
+		due[id] = b.parkOne(t, id, message.After(11*time.Second))
+	}
+	until(t, "the lanes have them", func() bool {
+		for id := range due {
+			m, err := b.park.Get(t.Context(), id)
+			if err != nil || m.State != redisbridge.StateInLane && m.State != redisbridge.StateDue {
+				return false
+			}
+		}
+		return true
+	})
+	stop()
+	b.loseTopology(t)
+	file := exported(t, b.park)
+	read := time.Now()
+	b.run(t, nil)
+	b.awaitComplete(t)
+	if err := b.channel(t).QueueBind(queueName, "#", b.topology.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(file, func(_ string, one redisbridge.Stored) bool { return one.State != redisbridge.StateInLane })
+	importAll(t, other.park, file)
+	other.run(t, nil)
+	awaitDrilled(t, "parked", b)
+	for id, at := range due {
+		if at.After(read) { // otherwise it may have been due before the export came to it
+			until(t, id+" comes", func() bool { return len(other.arrivals.of(id)) > 0 })
+		}
+		if n := len(b.arrivals.of(id)) + len(other.arrivals.of(id)); n > 1 {
+			t.Errorf("%s came %d times", id, n)
+		}
+	}
+}
+
+// loseTopology removes what the broker has of it, with all messages.
+func (b *bench) loseTopology(t *testing.T) {
+	t.Helper()
+	ch := b.channel(t)
+	for _, x := range b.topology.Exchanges() {
+		if err := ch.ExchangeDelete(x.Name, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, q := range b.topology.Queues() {
+		if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
