@@ -13,38 +13,74 @@ import (
 	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
-// WhenFromHeaders reads when a foreign client wants its message delivered, from
-// x-deliver-at or, where that is absent or void, x-delay. Every integer width, a
-// float or decimal (cut off) and a number in a string will do, and in x-deliver-at
-// a timestamp; a negative number, zero and no header at all mean at once. The error
+// requests are the headers by which a publisher says when. The first that is there counts: an
+// instant before a delay, since that does not depend on when the message is read, and our own
+// names before RabbitMQ's.
+var requests = [...]struct {
+	header   string
+	absolute bool
+}{
+	{wire.HeaderDeliverAt, true},
+	{wire.HeaderDeliveryTime, true},
+	{wire.HeaderDelay, false},
+	{wire.HeaderDeliveryDelay, false},
+}
+
+// WhenFromHeaders reads when a foreign client wants its message delivered, from the first of
+// x-deliver-at, x-opt-delivery-time, x-delay and x-opt-delivery-delay that is there and not void.
+// Every integer width, a float or decimal (cut off) and a number in a string will do, and for an
+// instant a timestamp; a negative number, zero and no header at all mean at once. The error
 // says what is wrong with a value that is no number or that lies more than MaxDelay
 // after now. docs/wire-contract.md has each value.
 func WhenFromHeaders(headers amqp.Table, now time.Time) (When, error) {
-	name := wire.HeaderDeliverAt
-	value := headers[name]
-	if value == nil {
-		name = wire.HeaderDelay
-		value = headers[name]
+	for _, r := range requests {
+		value := headers[r.header]
+		if value == nil {
+			continue
+		}
+		read := delayOf
+		if r.absolute {
+			read = instantOf
+		}
+		w, err := read(value, now)
+		if err != nil {
+			return When{}, fmt.Errorf("header %s: %w", r.header, err)
+		}
+		return w, nil
 	}
-	if value == nil {
-		return When{}, nil
+	return When{}, nil
+}
+
+func delayOf(value any, _ time.Time) (When, error) {
+	ms, err := milliseconds(value)
+	if err != nil {
+		return When{}, err
 	}
-	if t, ok := value.(time.Time); ok && name == wire.HeaderDeliverAt {
+	if ms > MaxDelay.Milliseconds() { // perhaps more than a Duration holds
+		return When{}, fmt.Errorf("%d ms is longer than the longest delay, %v (10 years)", ms, MaxDelay)
+	}
+	return When{ms: max(ms, 0)}, nil
+}
+
+func instantOf(value any, now time.Time) (When, error) {
+	remedy := ""
+	if t, ok := value.(time.Time); ok {
 		value = t.Unix() * 1000
 		if t.Unix() > math.MaxInt64/1000 {
 			value = int64(math.MaxInt64)
 		}
+		remedy = "; a timestamp is in whole seconds"
 	}
 	ms, err := milliseconds(value)
 	if err != nil {
-		return When{}, fmt.Errorf("header %s: %w", name, err)
+		return When{}, err
 	}
-	if name == wire.HeaderDelay && ms > MaxDelay.Milliseconds() { // perhaps more than a Duration holds
-		return When{}, fmt.Errorf("header %s: %d ms is longer than the longest delay, %v (10 years)", name, ms, MaxDelay)
+	if remedy == "" && ms > now.Add(-MaxDelay).UnixMicro() {
+		remedy = "; it takes Unix milliseconds, and this looks like microseconds"
 	}
-	w := When{absolute: name == wire.HeaderDeliverAt, ms: max(ms, 0)}
+	w := When{absolute: true, ms: max(ms, 0)}
 	if err := w.Validate(now); err != nil {
-		return When{}, fmt.Errorf("header %s: %w", name, err)
+		return When{}, fmt.Errorf("%w%s", err, remedy)
 	}
 	return w, nil
 }

@@ -27,8 +27,8 @@ func TestWhenFromHeaders(t *testing.T) {
 					headers[name] = int64(long) // as the broker hands it over
 				}
 			}
-			if c.Row == "both headers, x-delay an integer that equals a tier, or 0" {
-				delete(headers, wire.HeaderDeliverAt) // which the broker does not look at
+			if c.Fate == wiretest.Tier || c.Fate == wiretest.Direct { // where the broker looks at nothing else
+				headers = amqp.Table{wire.HeaderDelay: headers[wire.HeaderDelay]}
 			}
 			got, err := message.WhenFromHeaders(headers, instant())
 			switch {
@@ -71,7 +71,7 @@ func FuzzWhenFromHeaders(f *testing.F) {
 	f.Add(" -1e3", int64(math.MinInt64), math.Inf(-1))
 	f.Fuzz(func(t *testing.T, text string, whole int64, float float64) {
 		for _, value := range []any{text, whole, float, float32(float), int32(whole)} {
-			for _, name := range []string{wire.HeaderDelay, wire.HeaderDeliverAt} {
+			for _, name := range []string{wire.HeaderDelay, wire.HeaderDeliverAt, wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay} {
 				w, err := message.WhenFromHeaders(amqp.Table{name: value}, instant())
 				if err != nil {
 					continue

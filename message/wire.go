@@ -15,6 +15,8 @@ import (
 //   - expiration would end the wait early;
 //   - user-id is refused by the broker when another user republishes;
 //   - priority would let messages overtake, or block, others inside a tier.
+//
+// Headers that ask RabbitMQ itself for a delay travel under other names (docs/wire-contract.md).
 func (m *Message) Publishing(j Journey) amqp.Publishing {
 	return m.PublishingIn(make(amqp.Table, len(m.Headers)+4), j)
 }
@@ -26,7 +28,7 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	clear(headers)
 	for name, value := range m.Headers {
 		if !leftByBroker(name) {
-			headers[name] = widened(value)
+			headers[wire.Carried(name)] = widened(value)
 		}
 	}
 	setInstants(headers, j)
@@ -70,8 +72,8 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 }
 
 // FromDelivery returns the message of a delivery as its publisher sent it, whoever that is: of
-// its headers whose names are reserved only those count in which expiration and priority travel, as
-// a publisher may set these anyway. So Journey is empty. What may be read of a journey tells
+// its headers whose names are reserved only those count in which expiration, priority and RabbitMQ's own
+// delay travel, as a publisher may set these anyway. So Journey is empty. What may be read of a journey tells
 // [github.com/delaybridge/delaybridge/topology.Topology.Message]. Body is not copied.
 func FromDelivery(d *amqp.Delivery) Message {
 	m := sent(d)
@@ -111,10 +113,24 @@ func sent(d *amqp.Delivery) Message {
 		}
 		m.Headers[name] = value
 	}
+	m.takeBackAsked(d.Headers, wire.HeaderDeliveryTime)
+	m.takeBackAsked(d.Headers, wire.HeaderDeliveryDelay)
 	if priority, ok := d.Headers[wire.HeaderPriority].(byte); ok {
 		m.Priority = priority
 	}
 	return m
+}
+
+// takeBackAsked gives a header back its name. One that has that name is the publisher's latest word.
+func (m *Message) takeBackAsked(headers amqp.Table, name string) {
+	value, carried := headers[wire.Carried(name)]
+	if _, anew := headers[name]; anew || !carried {
+		return
+	}
+	if m.Headers == nil {
+		m.Headers = amqp.Table{}
+	}
+	m.Headers[name] = value
 }
 
 // originalExpiration is what a message was published with that waited in a tier

@@ -88,6 +88,36 @@ func TestTracesOfTheBrokerAreNotSentOn(t *testing.T) {
 	}
 }
 
+func TestWhatWasAskedOfTheBrokerTravelsUnderOtherNames(t *testing.T) {
+	t.Parallel()
+	m := valid()
+	m.Headers = amqp.Table{wire.HeaderDeliveryTime: 1 << 40, wire.HeaderDeliveryDelay: nil, "mine": "kept"}
+	retry := m.Retry()
+	for name, p := range map[string]amqp.Publishing{"at first": m.Publishing(message.Journey{}), "in a retry": retry.Publishing(message.Journey{})} {
+		for header, want := range map[string]any{wire.HeaderAskedTime: int64(1 << 40), wire.HeaderAskedDelay: nil, "mine": "kept"} {
+			if got, there := p.Headers[header]; got != want || !there {
+				t.Errorf("%s: header %s is %v (%v), want %v", name, header, got, there, want)
+			}
+		}
+		for _, header := range []string{wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay} {
+			if got, there := p.Headers[header]; there {
+				t.Errorf("%s: header %s is sent: %v", name, header, got)
+			}
+		}
+		for name, read := range map[string]func(*amqp.Delivery) message.Message{"foreign": message.FromDelivery, "ours": message.FromBridge} {
+			want := amqp.Table{wire.HeaderDeliveryTime: int64(1 << 40), wire.HeaderDeliveryDelay: nil, "mine": "kept"}
+			if got := read(delivery(p, "k")).Headers; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got headers %v, want %v", name, got, want)
+			}
+		}
+	}
+	// A publisher that sends on what it got, and asks anew, has the last word.
+	again := amqp.Publishing{Headers: amqp.Table{wire.HeaderAskedTime: int64(1), wire.HeaderDeliveryTime: int64(2)}}
+	if got := message.FromDelivery(delivery(again, "k")).Headers; !reflect.DeepEqual(got, amqp.Table{wire.HeaderDeliveryTime: int64(2)}) {
+		t.Errorf("asked anew: got headers %v", got)
+	}
+}
+
 func TestForeignDelivery(t *testing.T) {
 	t.Parallel()
 	got := message.FromBridge(&amqp.Delivery{

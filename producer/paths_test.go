@@ -184,7 +184,10 @@ func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
 	} {
 		m := order(id)
 		// These would send it elsewhere.
-		m.Headers = amqp.Table{wire.HeaderDelay: int64(1000), wire.HeaderDeliverAt: int64(0), "mine": "kept"}
+		m.Headers = amqp.Table{
+			wire.HeaderDelay: int64(1000), wire.HeaderDeliverAt: int64(0), "mine": "kept",
+			wire.HeaderDeliveryTime: int64(1), wire.HeaderDeliveryDelay: int64(1000),
+		}
 		receipt, err := p.Publish(t.Context(), m, c.w)
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +202,12 @@ func TestWithoutAParkerMessagesGoThroughTheInbox(t *testing.T) {
 		if receipt.Path != message.PathInbox || receipt.Past != c.past {
 			t.Errorf("%s: got %+v", id, receipt)
 		}
-		if len(m.Headers) != 3 {
+		for _, name := range []string{wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay, wire.HeaderAskedTime, wire.HeaderAskedDelay} {
+			if value, there := got.Headers[name]; there {
+				t.Errorf("%s: arrived with header %s: %v", id, name, value)
+			}
+		}
+		if len(m.Headers) != 5 {
 			t.Errorf("%s: the caller's headers were changed", id)
 		}
 	}

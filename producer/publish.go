@@ -33,8 +33,8 @@ type Receipt struct {
 // Publish sends m, to be delivered when w says, and returns once a server has
 // it. While there is no connection, the broker blocks publishers, or a queue has not
 // answered for two seconds that gets messages of the same routing key, it waits as long as
-// ctx allows, or Config.Timeout where ctx has no deadline. Headers x-delay and
-// x-deliver-at are left out: w counts.
+// ctx allows, or Config.Timeout where ctx has no deadline. Headers x-delay, x-deliver-at,
+// x-opt-delivery-time and x-opt-delivery-delay are left out: w counts.
 // A message of an entry beside the default one that takes a tier gets x-delay.
 //
 // The error wraps ErrInvalid, ErrConflict, ErrCancelled, ErrNotSent, ErrRefused, ErrUnroutable
@@ -196,16 +196,18 @@ func (r *route) fill(q *request, m *message.Message, now, due time.Time) {
 	}
 }
 
-// withoutRequest returns headers without those that would ask for another delay
-// in the entry exchange.
+// withoutRequest returns headers without those that would ask for another delay,
+// in the entry exchange or of the broker.
 func withoutRequest(headers amqp.Table) amqp.Table {
-	_, delay := headers[wire.HeaderDelay]
-	_, deliverAt := headers[wire.HeaderDeliverAt]
-	if !delay && !deliverAt {
-		return headers
+	copied := false
+	for _, name := range [...]string{wire.HeaderDelay, wire.HeaderDeliverAt, wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay} {
+		if _, there := headers[name]; !there {
+			continue
+		}
+		if !copied {
+			headers, copied = maps.Clone(headers), true
+		}
+		delete(headers, name)
 	}
-	headers = maps.Clone(headers)
-	delete(headers, wire.HeaderDelay)
-	delete(headers, wire.HeaderDeliverAt)
 	return headers
 }

@@ -74,6 +74,7 @@ func TestDocumentedDifferences(t *testing.T) {
 	messageID := func(d *amqp.Delivery) any { return d.MessageId != "" }
 	original := func(d *amqp.Delivery) any { return oldest(d, "original-expiration") }
 	restored := func(d *amqp.Delivery) any { return message.FromDelivery(d).Expiration }
+	asked := func(d *amqp.Delivery) any { return b.topology.Message(d).Headers[wire.HeaderDeliveryTime] }
 	major, _ := version(t, b.dial(t))
 	oldDeath := func(d *amqp.Delivery) any { return strings.Contains(fmt.Sprint(d.Headers["x-death"]), "elsewhere") }
 	old := amqp.Table{"x-death": []any{amqp.Table{"queue": "elsewhere", "reason": "expired", "count": int64(1), "exchange": "x", "routing-keys": []any{"k"}, "time": time.Unix(1, 0)}}}
@@ -107,6 +108,14 @@ func TestDocumentedDifferences(t *testing.T) {
 			"tier":    all(in("x-delaybridge-mine", "1"), in(wire.HeaderUserID, "them")),
 			"parked":  all(in("x-delaybridge-mine", nil), in(wire.HeaderUserID, nil)),
 			"at once": all(in("x-delaybridge-mine", "1"), in(wire.HeaderUserID, "them")),
+		}},
+		"`x-opt-delivery-time`, `x-opt-delivery-delay`": {amqp.Publishing{Headers: amqp.Table{wire.HeaderDeliveryTime: int64(1), wire.HeaderDeliveryDelay: int32(2)}}, by{
+			"tier": all(in(wire.HeaderDeliveryTime, int64(1)), in(wire.HeaderDeliveryDelay, int32(2)), in(wire.HeaderAskedTime, nil)),
+			"parked": all(
+				in(wire.HeaderDeliveryTime, nil), in(wire.HeaderDeliveryDelay, nil),
+				in(wire.HeaderAskedTime, int64(1)), in(wire.HeaderAskedDelay, int32(2)), is(asked, int64(1)),
+			),
+			"at once": all(in(wire.HeaderDeliveryTime, int64(1)), in(wire.HeaderDeliveryDelay, int32(2)), in(wire.HeaderAskedTime, nil)),
 		}},
 		"`CC` header": {amqp.Publishing{Headers: amqp.Table{"CC": []any{"carbon"}}}, by{
 			"tier": in("CC", []any{"carbon"}), "parked": in("CC", []any{"carbon"}), "at once": in("CC", []any{"carbon"}),

@@ -76,6 +76,7 @@ func foreigners(user string) map[string]foreign {
 		"longest name": {strings.Repeat("n", 255): int32(1)}, "unicode name": {"☃": int32(1)}, "name without UTF-8": {"\xff": int32(1)}, "two thousand": many,
 		"names like RabbitMQ's": {"x-match": "any", "x-stream-offset": "first", "x-message-ttl": int32(1), "x-expires": int32(1)},
 		"CC":                    {"CC": []any{"carbon"}},
+		"a delay of RabbitMQ's": {wire.HeaderDeliveryDelay: int32(9999)}, // x-delay counts
 	} {
 		add("headers: "+name, amqp.Publishing{Headers: headers})
 	}
@@ -112,6 +113,9 @@ func (f foreign) unchanged(way string, got *amqp.Delivery) error {
 			if strings.HasPrefix(name, wire.ReservedPrefix) {
 				delete(headers, name)
 			}
+		}
+		if asked, there := got.Headers[wire.HeaderAskedDelay]; there {
+			headers[wire.HeaderDeliveryDelay] = asked
 		}
 	}
 	if !wiretest.Same(headers, expected(f.Headers)) {

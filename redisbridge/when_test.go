@@ -215,6 +215,14 @@ func (s sent) intact(t *testing.T, got letter) {
 		t.Errorf("%s: body %q, routing key %q", s.Name, got.Body, got.RoutingKey)
 	}
 	for name, value := range s.Headers(s.now) {
+		if s.Carries() {
+			if carried := wire.Carried(name); carried != name {
+				if asked, there := got.Headers[name]; there {
+					t.Errorf("%s: header %s arrives as it was sent, %v: a broker that knows it would act on it", s.Name, name, asked)
+				}
+				name = carried
+			}
+		}
 		if long, ok := value.(wiretest.Long); ok {
 			value = int64(long) // the broker sends it on as wire type l
 		}

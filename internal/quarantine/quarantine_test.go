@@ -389,6 +389,38 @@ func TestReplayOfWhatExpiredInTheInbox(t *testing.T) {
 	w.wantHeld(w.topology.Quarantine(), 0)
 }
 
+// The same of one that asked for its delay in the names of RabbitMQ's own delays: it asks again,
+// under our names, and no broker acts on the others.
+func TestReplayAsksAgainForADelayOfTheBrokers(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	at := time.Now().Add(time.Hour).UnixMilli()
+	for id, headers := range map[string]amqp.Table{
+		"instant": {wire.HeaderDeliveryTime: at, wire.HeaderDeliveryDelay: int32(7)},
+		"delay":   {wire.HeaderDeliveryDelay: int32(3_600_001)},
+		"both":    {wire.HeaderDeliveryTime: int64(1), wire.HeaderDeliverAt: at},
+	} {
+		w.publish(w.topology.EntryExchange(), "order.unpaid", amqp.Publishing{MessageId: id, Expiration: "1", Headers: headers})
+	}
+	w.wantHeld(w.topology.Quarantine(), 3)
+	w.replay(quarantine.Filter{}, quarantine.ToQueue)
+	for _, d := range w.drain(w.topology.Inbox(), 3) {
+		when, err := message.WhenFromHeaders(d.Headers, time.Now())
+		want := message.At(time.UnixMilli(at))
+		if d.MessageId == "delay" {
+			want = message.After(3_600_001 * time.Millisecond)
+		}
+		if err != nil || when != want {
+			t.Errorf("%s: asks for %+v (%v), want %+v", d.MessageId, when, err, want)
+		}
+		for _, name := range []string{wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay} {
+			if value, there := d.Headers[name]; there {
+				t.Errorf("%s: has header %s: %v", d.MessageId, name, value)
+			}
+		}
+	}
+}
+
 // What cannot go anywhere stays, and holds nothing else up.
 func TestReplayLeavesWhatItCannotSend(t *testing.T) {
 	t.Parallel()

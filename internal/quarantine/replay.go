@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -158,6 +159,7 @@ func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoi
 	switch {
 	case r.how.To == ToQueue && m.expired:
 		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: message.PathReplay}
+		again.Headers = askingAgain(m.Headers)
 	case r.how.To == ToQueue && m.Journey.Queue == r.topology.Command():
 		to.exchange, journey = r.topology.Command(), message.Journey{}
 	case r.how.To == ToQueue && m.Journey.Queue != "":
@@ -169,6 +171,21 @@ func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoi
 		journey.Published = m.Journey.Published
 	}
 	return to, broker.Outgoing{Exchange: to.exchange, RoutingKey: key, Mandatory: true, Publishing: again.Publishing(journey)}
+}
+
+// askingAgain returns headers that ask an entry exchange for the delay that the publisher asked for.
+// Those of RabbitMQ's own delays ask under our names: the message is published without them.
+func askingAgain(headers amqp.Table) amqp.Table {
+	name, asked := wire.HeaderDeliverAt, headers[wire.HeaderDeliveryTime]
+	if asked == nil {
+		name, asked = wire.HeaderDelay, headers[wire.HeaderDeliveryDelay]
+	}
+	if asked == nil || headers[wire.HeaderDeliverAt] != nil || headers[name] != nil {
+		return headers
+	}
+	headers = maps.Clone(headers)
+	headers[name] = asked
+	return headers
 }
 
 // look makes sure that there is a way to d. A retry exchange that nobody has bound the

@@ -14,6 +14,10 @@ import (
 const (
 	HeaderDelay     = "x-delay"      // milliseconds from now
 	HeaderDeliverAt = "x-deliver-at" // Unix milliseconds
+	// The same in the names of RabbitMQ's own delays, on which releases to come act. Messages of
+	// the bridge carry these in HeaderAskedTime and HeaderAskedDelay.
+	HeaderDeliveryTime  = "x-opt-delivery-time"  // Unix milliseconds
+	HeaderDeliveryDelay = "x-opt-delivery-delay" // milliseconds from now
 	// HeaderBrokerTimestamp has the Unix milliseconds at which the broker took the message,
 	// where it is configured to set it.
 	HeaderBrokerTimestamp = "timestamp_in_ms"
@@ -50,11 +54,13 @@ const (
 	HeaderPublished  = ReservedPrefix + "published"
 	HeaderDue        = ReservedPrefix + "due"
 	HeaderPath       = ReservedPrefix + "path"
-	HeaderExpiration = ReservedPrefix + "expiration" // the publisher's expiration property
-	HeaderUserID     = ReservedPrefix + "user-id"    // the publisher's user-id property
-	HeaderPriority   = ReservedPrefix + "priority"   // the publisher's priority property
-	HeaderEntry      = ReservedPrefix + "entry"      // by which the message entered; none is the default one
-	HeaderVersion    = ReservedPrefix + "version"    // int64: more than 0 once it was rescheduled on its way
+	HeaderExpiration = ReservedPrefix + "expiration"     // the publisher's expiration property
+	HeaderUserID     = ReservedPrefix + "user-id"        // the publisher's user-id property
+	HeaderPriority   = ReservedPrefix + "priority"       // the publisher's priority property
+	HeaderEntry      = ReservedPrefix + "entry"          // by which the message entered; none is the default one
+	HeaderVersion    = ReservedPrefix + "version"        // int64: more than 0 once it was rescheduled on its way
+	HeaderAskedTime  = ReservedPrefix + "delivery-time"  // the publisher's x-opt-delivery-time
+	HeaderAskedDelay = ReservedPrefix + "delivery-delay" // the publisher's x-opt-delivery-delay
 
 	// Of the last span on the way, where the message is traced:
 	HeaderStepTraceparent = ReservedPrefix + "traceparent"
@@ -81,6 +87,18 @@ const (
 	// to a bridge before: there may be a copy of it under another ID that was made up.
 	MadeUpAgainPrefix = MadeUpPrefix + "redelivered."
 )
+
+// Carried returns the name under which the bridge publishes a header: a broker that knows
+// x-opt-delivery-time would delay the message once more.
+func Carried(name string) string {
+	switch name {
+	case HeaderDeliveryTime:
+		return HeaderAskedTime
+	case HeaderDeliveryDelay:
+		return HeaderAskedDelay
+	}
+	return name
+}
 
 // ErrEnvelope means that what Redis has of a message cannot be read.
 var ErrEnvelope = errors.New("message: not an envelope")

@@ -3,6 +3,7 @@ package wiretest
 import (
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,10 @@ type Case struct {
 	// Reason is a part of what quarantine says.
 	Reason string
 }
+
+// Carries reports whether the bridge meets the message, and so publishes some headers under
+// other names.
+func (c *Case) Carries() bool { return c.Fate == Parked || c.Fate == AtOnce || c.Fate == Quarantine }
 
 // Heading is what the tables of docs/wire-contract.md are under, of which each row
 // has a case, and each case a row.
@@ -112,7 +117,84 @@ func Cases(floatsMatch bool) []Case {
 			})
 		}
 	}
-	return append(all, instants()...)
+	all = append(all, instants()...)
+	return append(all, inBrokersNames(all)...)
+}
+
+// Rows of what is asked for in the names of RabbitMQ's own delays.
+const (
+	rowDeliveryTime  = "`x-opt-delivery-time`"
+	rowDeliveryDelay = "`x-opt-delivery-delay`"
+	rowDelayOfATier  = "`x-opt-delivery-delay`, equal to a tier, or 0"
+	rowBesideATier   = "one of these, and `x-delay` an integer that equals a tier, or 0"
+)
+
+// inBrokersNames are cases with x-opt-delivery-time and x-opt-delivery-delay: each value means
+// the same as in our own headers, but no binding of an entry exchange knows them.
+func inBrokersNames(ours []Case) []Case {
+	var all []Case
+	for _, c := range ours {
+		headers := c.Headers(time.Now())
+		if len(headers) != 1 {
+			continue
+		}
+		if _, is := headers["x-deliver-at"]; is {
+			all = append(all, c.renamed(rowDeliveryTime, "x-deliver-at", "x-opt-delivery-time"))
+		}
+		if _, is := headers["x-delay"]; !is {
+			continue
+		}
+		row := rowDeliveryDelay
+		if c.Fate == Tier {
+			row, c.Fate = rowDelayOfATier, Parked
+		}
+		if c.Fate == Direct {
+			row, c.Fate = rowDelayOfATier, AtOnce
+		}
+		all = append(all, c.renamed(row, "x-delay", "x-opt-delivery-delay"))
+	}
+	return append(all, severalHeaders()...)
+}
+
+// severalHeaders are cases in which headers contradict each other.
+func severalHeaders() []Case {
+	const several = "several of the four headers"
+	soon := func(now time.Time) time.Time { return now.Add(1234 * time.Millisecond).Truncate(time.Millisecond) }
+	later := func(now time.Time) int64 { return now.Add(time.Hour).UnixMilli() }
+	return []Case{
+		{Row: several, Name: "all four", Fate: Parked, At: soon, Headers: func(now time.Time) amqp.Table {
+			return amqp.Table{"x-deliver-at": soon(now).UnixMilli(), "x-opt-delivery-time": later(now), "x-delay": int32(9999), "x-opt-delivery-delay": int32(9999)}
+		}},
+		{Row: several, Name: "x-opt-delivery-time and delays", Fate: Parked, At: soon, Headers: func(now time.Time) amqp.Table {
+			return amqp.Table{"x-opt-delivery-time": soon(now).UnixMilli(), "x-delay": int32(9999), "x-opt-delivery-delay": int32(9999)}
+		}},
+		{Row: several, Name: "both delays", Fate: Parked, After: 1234 * time.Millisecond, Headers: func(time.Time) amqp.Table {
+			return amqp.Table{"x-delay": int32(1234), "x-opt-delivery-delay": int32(9999)}
+		}},
+		{Row: several, Name: "void ones", Fate: Parked, After: 1234 * time.Millisecond, Headers: func(time.Time) amqp.Table {
+			return amqp.Table{"x-deliver-at": nil, "x-opt-delivery-time": nil, "x-delay": nil, "x-opt-delivery-delay": int32(1234)}
+		}},
+		{Row: several, Name: "one that would be wrong by itself", Fate: Parked, At: soon, Headers: func(now time.Time) amqp.Table {
+			return amqp.Table{"x-deliver-at": soon(now).UnixMilli(), "x-opt-delivery-time": "later"}
+		}},
+		{Row: "an instant in microseconds", Name: "microseconds", Fate: Quarantine, Reason: "looks like microseconds", Headers: func(now time.Time) amqp.Table {
+			return amqp.Table{"x-opt-delivery-time": now.UnixMicro()}
+		}},
+		{Row: rowBesideATier, Name: "a tier and an instant in the past", Fate: Tier, After: time.Second, Headers: func(time.Time) amqp.Table {
+			return amqp.Table{"x-delay": int32(1000), "x-opt-delivery-time": int64(1)}
+		}},
+		{Row: rowBesideATier, Name: "0 and a delay", Fate: Direct, Headers: func(time.Time) amqp.Table {
+			return amqp.Table{"x-delay": int32(0), "x-opt-delivery-delay": int64(1234)}
+		}},
+	}
+}
+
+// renamed is the case with its value in another header.
+func (c Case) renamed(row, from, to string) Case {
+	headers := c.Headers
+	c.Row, c.Name, c.Reason = row, to+": "+c.Name, strings.ReplaceAll(c.Reason, from, to)
+	c.Headers = func(now time.Time) amqp.Table { return amqp.Table{to: headers(now)[from]} }
+	return c
 }
 
 // instants are the cases with x-deliver-at, and those without any header.
