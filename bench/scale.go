@@ -36,6 +36,7 @@ func measurements() []measurement {
 		{"burst100k", (*scale).burst},
 		{"burst1m", (*scale).flooded},
 		{"crowd", (*scale).crowded},
+		{"export", (*scale).exported},
 		{"commands", (*scale).commands},
 		{"plain", (*scale).plain},
 		{"time", (*scale).costOfTime},
