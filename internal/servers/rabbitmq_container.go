@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 )
 
@@ -23,10 +24,26 @@ func startRabbitMQContainer(ctx context.Context, image string) (*RabbitMQ, error
 	return r, nil
 }
 
+// Where the plugins of other protocols listen, in the container.
+const stompPort, mqttPort = "61613/tcp", "1883/tcp"
+
+// EnableProtocols has the server speak STOMP and MQTT, too, and returns their ports on the loopback interface. It takes
+// a container.
+func (r *RabbitMQ) EnableProtocols(ctx context.Context) (stomp, mqtt int, err error) {
+	b, ok := r.instance.(*box)
+	if !ok {
+		return 0, 0, fmt.Errorf("STOMP and MQTT: not for a %T: set %s=%s", r.instance, ChoiceVariable, Containers)
+	}
+	if out, err := exec.CommandContext(ctx, "docker", "exec", b.name, "rabbitmq-plugins", "enable", "rabbitmq_stomp", "rabbitmq_mqtt").CombinedOutput(); err != nil {
+		return 0, 0, fmt.Errorf("rabbitmq-plugins enable: %w: %s", err, out)
+	}
+	return b.ports[stompPort].number, b.ports[mqttPort].number, nil
+}
+
 // newRabbitMQContainer prepares a container that is not configured yet.
 func newRabbitMQContainer(image string) (*RabbitMQ, *box, error) {
 	const amqp, management = "5672/tcp", "15672/tcp"
-	b, err := newBox(box{name: "rabbitmq", image: image}, amqp, management)
+	b, err := newBox(box{name: "rabbitmq", image: image}, amqp, management, stompPort, mqttPort)
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
 	}
