@@ -17,13 +17,14 @@ import (
 func newTopologyCommand(a *app) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "topology",
-		Short: "Plan, apply, verify, prune and delete the exchanges and queues",
+		Short: "Plan, apply, verify, export, prune and delete the exchanges and queues",
 	}
 	group(parent)
 	parent.AddCommand(
 		newTopologyPlanCommand(a),
 		newTopologyApplyCommand(a),
 		newTopologyVerifyCommand(a),
+		newTopologyExportCommand(a),
 		newTopologyPruneCommand(a),
 		newTopologyDeleteCommand(a),
 	)
@@ -67,7 +68,7 @@ func (a *app) changing(cmd *cobra.Command,
 		}
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = operation(settings.Topology, ctx, channels)
+			changes, err = operation(a.neededTopology(ctx, settings), ctx, channels)
 			return err
 		})
 		if err != nil {
@@ -97,7 +98,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		if err != nil {
 			return err
 		}
-		drifts, err := settings.Topology.Verify(cmd.Context(), management)
+		drifts, err := a.neededTopology(cmd.Context(), settings).Verify(cmd.Context(), management)
 		if err != nil {
 			return err
 		}
@@ -148,10 +149,11 @@ everything back.`, topology.SettleTime),
 		if *withParked {
 			options.Check = nil
 		}
+		a.sayTarget(settings)
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
-			changes, err = settings.Topology.Delete(ctx, channels, management, options)
+			changes, err = a.neededTopology(ctx, settings).Delete(ctx, channels, management, options)
 			return err
 		})
 		if held := (*topology.HeldError)(nil); errors.As(err, &held) {
@@ -203,6 +205,9 @@ func (a *app) printChanges(format string, changes []topology.Change, nothing str
 
 // management is a client of the management API for the virtual host of the AMQP URL.
 func managementOf(c config) (*topology.Management, error) {
+	if c.ManagementURL == "" {
+		return nil, usage(errors.New("management-url is empty, and this command needs the management API: set it"))
+	}
 	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
 		return nil, err
 	}
@@ -212,6 +217,15 @@ func managementOf(c config) (*topology.Management, error) {
 	}
 	management, err := topology.NewManagement(c.ManagementURL, uri.Vhost)
 	return management, err
+}
+
+// managementIfAny is managementOf for what does without the API: where management-url is
+// empty, it returns nil.
+func managementIfAny(c config) (*topology.Management, error) {
+	if c.ManagementURL == "" {
+		return nil, nil
+	}
+	return managementOf(c)
 }
 
 // countOf is a number of things.
