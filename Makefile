@@ -55,12 +55,22 @@ test-clusters: ## Run the tests on Redis Cluster, on Sentinel, and on RabbitMQ w
 	@DELAYBRIDGE_REDIS_LAYOUT=sentinel $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)
 	@DELAYBRIDGE_RABBITMQ_LAYOUT=cluster $(DEVSERVERS) run -- $(GOTEST) $(CLUSTER_TESTS)
 
+.PHONY: test-frameworks
+test-frameworks: ## Run what docs/frameworks.md and docs/protocols.md show, on RabbitMQ 4; installs the frameworks
+	@$(DEVSERVERS) run -- go test -tags=frameworks -count=1 -parallel=4 -timeout=10m ./examples/frameworks
+
+.PHONY: test-charts
+test-charts: ## Render the Helm chart, and start the program with what comes out; needs no server
+	@cd charts && go test -shuffle=on -count=1 -timeout=10m ./...
+
 .PHONY: lint
 lint: ## Check the style of Go and shell
 	@command -v golangci-lint >/dev/null || test -x "$$(go env GOPATH)/bin/golangci-lint" || go install $(LINTER)
-	@PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run ./...
+	@PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run --build-tags=frameworks ./...
 	@cd bench/compare && PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run -c ../../.golangci.yml ./...
-	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint examples/shell/*.sh
+	@cd internal/release && PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run -c ../../.golangci.yml ./...
+	@cd charts && PATH="$$PATH:$$(go env GOPATH)/bin" golangci-lint run -c ../.golangci.yml ./...
+	@shellcheck .ci/run .ci/engine .ci/images .ci/image/*/entrypoint examples/shell/*.sh examples/frameworks/types/*.sh internal/release/packaging/*.sh
 
 .PHONY: bench
 bench: ## Measure throughput and lateness; JSON=FILE writes the figures too
@@ -85,6 +95,14 @@ mutants: ## Break the product on purpose, and see that make fault finds it (two 
 .PHONY: pause
 pause: ## Measure what it costs when every bridge stands still
 	@go run ./internal/fault/cmd/fault -pause
+
+.PHONY: release
+release: ## Build archives, packages, images and checksums into dist/; PLATFORMS=linux/amd64 DIRTY=1
+	@go run -C internal/release . -out "$$PWD/dist" $(if $(PLATFORMS),-platforms '$(PLATFORMS)') $(if $(DIRTY),-dirty)
+
+.PHONY: release-test
+release-test: ## Install, use, upgrade and remove what release builds; takes root, and images
+	@$(DEVSERVERS) run -- go -C internal/release test -count=1 -timeout=20m ./...
 
 .PHONY: images
 images: ## Build the images that CI tests against, from Debian packages
