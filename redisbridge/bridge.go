@@ -37,6 +37,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
 // Bridge promotes parked messages. Make one with [New].
@@ -146,7 +147,7 @@ func (b *Bridge) furnish() {
 		},
 	})
 	b.repairs = upkeep.NewRepairs(upkeep.RepairConfig{
-		Topology: c.Topology, Conn: b.consume, Every: c.RepairEvery,
+		Topology: b.topology, Conn: b.consume, Every: c.RepairEvery,
 		First: func() bool { return b.register.Prefers(0) }, Worked: b.worked.Load, Logger: b.log,
 	})
 	b.status = upkeep.NewStatusQueue(upkeep.StatusConfig{
@@ -247,7 +248,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){
 		func(ctx context.Context) { b.store.Listen(ctx, b.calls()) },
 		func(ctx context.Context) { b.watch.Run(ctx, b.config.RepairEvery) },
-		b.watchAnswers, b.showStatus, b.trim.Run,
+		b.watchAnswers, b.watchLayout, b.showStatus, b.trim.Run,
 	} {
 		workers.Go(func() error { run(work); return nil })
 	}
@@ -394,11 +395,44 @@ func (b *Bridge) calls() store.Calls {
 			signal(b.hurry)
 		},
 		Members: func() { signal(b.hurry) },
-		Shard: func(shard int) {
+		Layout:  func() { b.readLayout() },
+		Shard: func(shard string) {
 			b.status.Stirred()
 			b.promoter.Wake(shard)
 		},
 		Told: b.promoter.Hear,
+	}
+}
+
+// readLayout looks whether there is another number of shards. What fails is tried again with the register.
+func (b *Bridge) readLayout() {
+	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	defer cancel()
+	_, _ = b.store.ReadLayout(ctx)
+}
+
+// topology is that of the configuration, with the lanes of the shards that there are.
+func (b *Bridge) topology() *topology.Topology {
+	return topologyFor(b.config.Topology, b.store.Layout())
+}
+
+// watchLayout says when the number of shards changes, and puts the lanes of new shards in place.
+func (b *Bridge) watchLayout(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, changed := b.store.Shards()
+		l := b.store.Layout()
+		switch {
+		case l.Next > 0:
+			b.log.Info("the number of shards is being changed", "from", l.Shards, "to", l.Next)
+			b.repairs.Ask()
+		case l.Generation > 0 && l.Shards != b.config.Topology.Shards():
+			b.log.Warn("the number of shards was changed, and the configuration has another one: set it, so that commands without Redis go by it, too",
+				"shards", l.Shards, "configured", b.config.Topology.Shards())
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/bits"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type bridgeStats struct {
 	claimed, settled int64
 	withoutID        int64
 	promotion, ready lateness
-	owned            map[int]bool
+	owned            map[*store.Shard]bool
 	dirty            bool // something has happened since the last report
 
 	last                               time.Time // report, and what it has counted
@@ -40,7 +41,7 @@ type bridgeStats struct {
 
 func newBridgeStats(b *Bridge) *bridgeStats {
 	host, _ := os.Hostname() // an empty one is none
-	return &bridgeStats{b: b, host: host, version: broker.Version(), news: make(chan struct{}, 1), owned: map[int]bool{}}
+	return &bridgeStats{b: b, host: host, version: broker.Version(), news: make(chan struct{}, 1), owned: map[*store.Shard]bool{}}
 }
 
 // happened notes down a change, and has it reported soon.
@@ -69,7 +70,7 @@ func (r *bridgeStats) Claimed(c *store.Claimed) {
 func (r *bridgeStats) Ready(lateMS int64) { r.happened(func() { r.ready.add(lateMS) }) }
 
 // Owns notes down whether a shard is this bridge's.
-func (r *bridgeStats) Owns(shard int, owns bool) {
+func (r *bridgeStats) Owns(shard *store.Shard, owns bool) {
 	r.mu.Lock()
 	same := r.owned[shard] == owns
 	r.mu.Unlock()
@@ -109,11 +110,14 @@ func (r *bridgeStats) snapshot(now time.Time) BridgeStats {
 	for queue, n := range r.b.trim.Removed() {
 		s.Removed[queue] = Removed(n)
 	}
-	for shard := range r.b.config.Topology.Shards() {
+	shards, _ := r.b.store.Shards()
+	for _, shard := range shards {
 		if r.owned[shard] {
-			s.Shards = append(s.Shards, shard)
+			s.Shards = append(s.Shards, shard.Number())
 		}
 	}
+	slices.Sort(s.Shards)
+	s.Shards = slices.Compact(s.Shards) // while their number changes, there are two with a number
 	r.mu.Unlock()
 	s.LeaseExpiries = r.b.promoter.LeaseExpiries()
 	for _, conn := range []*broker.Conn{r.b.conn, r.b.consume} {
@@ -217,5 +221,5 @@ func (b *Bridge) Stats() BridgeStats {
 // in the queues of the topology.
 func (b *Bridge) CountQueues(ctx context.Context) (topology.Counts, error) {
 	channels := upkeep.ChannelsFunc(func() (*amqp.Channel, error) { return b.consume.Channel(ctx) })
-	return b.config.Topology.Count(ctx, channels)
+	return b.topology().Count(ctx, channels)
 }

@@ -27,6 +27,8 @@ var (
 	// ErrQuota means that the message's entry has no room for it; nothing was stored. It comes
 	// with ErrInvalid where the message itself is over: see [Quota].
 	ErrQuota = store.ErrQuota
+	// ErrResharding means that something cannot be done while the number of shards changes.
+	ErrResharding = store.ErrResharding
 	// ErrForeign means that the prefix in Redis is another installation's: what is parked
 	// there comes out of another virtual host, or of another cluster. It comes with
 	// ErrConfiguration.

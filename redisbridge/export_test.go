@@ -17,9 +17,15 @@ import (
 
 // claim claims what a shard has due, up to room messages, as the next call after a turn.
 func claim(ctx context.Context, b *Bridge, shard, room int, turn int64) (store.Claimed, error) {
-	return b.store.Claim(ctx, shard, store.Claim{
+	return b.store.Claim(ctx, shardOf(b, shard), store.Claim{
 		Bridge: b.id, Preferred: b.register.Prefers(shard), Lease: b.config.Lease, Grace: time.Second, Turn: turn, Room: room,
 	})
+}
+
+// shardOf returns the shard with a number.
+func shardOf(b *Bridge, shard int) *store.Shard {
+	all, _ := b.store.Shards()
+	return all[shard]
 }
 
 const claimMost = 256
@@ -45,7 +51,7 @@ func Claim(ctx context.Context, b *Bridge, shard int) (n int, settle func() erro
 		}
 	}
 	c, err := claim(ctx, b, shard, claimMost, turn)
-	return len(c.Messages), func() error { return b.store.Settle(ctx, shard, c.Messages) }, err
+	return len(c.Messages), func() error { return b.store.Settle(ctx, shardOf(b, shard), c.Messages) }, err
 }
 
 // ConfirmedLate has a bridge claim what a shard has due, another one put that back once
@@ -138,4 +144,24 @@ func LateClass(ms int64) int64 { return most(classOf(ms)) }
 func LooksAtRegisterOnceSubscribed(b *Bridge) bool {
 	b.calls().Subscribed()
 	return len(b.hurry) == 1
+}
+
+// BeginReshard begins to change the number of shards, whether or not bridges are alive.
+func BeginReshard(ctx context.Context, p *Park, shards int) error {
+	return p.store.BeginReshard(ctx, shards)
+}
+
+// MoveOnce does a step of each shard from which messages move, and reports whether that is over.
+func MoveOnce(ctx context.Context, p *Park) (over bool, err error) {
+	if _, err := p.store.ReadLayout(ctx); err != nil {
+		return false, err
+	}
+	all, _ := p.store.Shards()
+	for _, shard := range all {
+		if p.store.Moves(shard) {
+			_, failed := p.store.Move(ctx, shard)
+			err = errors.Join(err, failed)
+		}
+	}
+	return p.store.Layout().Next == 0, err
 }

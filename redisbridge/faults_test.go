@@ -540,7 +540,7 @@ func TestWrongConfigurationIsSaid(t *testing.T) {
 		want   string
 	}{
 		"another number of shards": {redisbridge.ParkConfig{Client: b.client, Topology: other}, "in use with shards 2, not 3"},
-		"another layout":           {redisbridge.ParkConfig{Client: b.client, Topology: old}, "layout 1, not 5"},
+		"another layout":           {redisbridge.ParkConfig{Client: b.client, Topology: old}, "layout 1, not 6"},
 		"wrong user":               {redisbridge.ParkConfig{Client: refused, Topology: b.topology}, "WRONGPASS"},
 	} {
 		park, err := redisbridge.NewPark(tc.config)

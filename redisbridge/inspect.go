@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,8 +18,12 @@ type Inspection struct {
 	// Now is Redis' clock.
 	Now time.Time
 	// Version of the layout and number of shards that are noted down, both empty where
-	// nothing was ever parked; WantVersion is this release's.
+	// nothing was ever parked; WantVersion is the same, or the latest one that this release knows where it does
+	// not know that.
 	Version, WantVersion, Shards string
+	// Generation is how often the number of shards has changed, and NextShards the number that there is to
+	// be, while that changes, or 0.
+	Generation, NextShards int
 	// Bridges are those that are alive, sorted by ID.
 	Bridges []BridgeStats
 	// WithoutID counts the messages that these bridges have taken in since their start and
@@ -28,15 +33,19 @@ type Inspection struct {
 	Loss Loss
 	// Refused is why bridges refuse what Redis has, or empty; see [Adopt].
 	Refused string
-	// Leases are those of the shards that the topology describes, in order.
+	// Leases are those of the shards that have messages, in order: while their number changes, those from which
+	// messages move come first.
 	Leases []Lease
 }
 
 // Lease says who owns a shard, and what waits for the owner.
 type Lease struct {
 	Shard int
-	Owner string    // empty if no bridge ever owned it, or the last owner gave it up
-	Ends  time.Time // zero where there is no owner
+	// Generation and Name are those of [ShardStats].
+	Generation int
+	Name       string
+	Owner      string    // empty if no bridge ever owned it, or the last owner gave it up
+	Ends       time.Time // zero where there is no owner
 	// Next is when the next message is to be promoted; zero where there is none.
 	Next time.Time
 	// Claimed is how many messages the owner has claimed and not settled.
@@ -47,20 +56,28 @@ type Lease struct {
 // writes nothing, not even the layout where there is none yet, and reports a layout that
 // is not that of t instead of refusing it.
 func Inspect(ctx context.Context, client redis.UniversalClient, t *topology.Topology) (Inspection, error) {
-	i, err := inspect(ctx, newStore(ParkConfig{Client: client, Topology: t}), t.Shards())
+	i, err := inspect(ctx, newStore(ParkConfig{Client: client, Topology: t}))
 	if err != nil {
 		return Inspection{}, fmt.Errorf("redisbridge: %w", err)
 	}
 	return i, nil
 }
 
-func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err error) {
+func inspect(ctx context.Context, s *store.Store) (i Inspection, err error) {
 	i.WantVersion = store.LayoutVersion
 	if i.Now, err = s.Now(ctx); err != nil {
 		return Inspection{}, err
 	}
-	if i.Version, i.Shards, err = s.Layout(ctx); err != nil {
+	l, err := s.ReadLayout(ctx)
+	if err != nil {
 		return Inspection{}, err
+	}
+	i.Version, i.Generation, i.NextShards = l.Version, l.Generation, l.Next
+	if l.Known() {
+		i.WantVersion = l.Version
+	}
+	if l.Shards > 0 {
+		i.Shards = strconv.Itoa(l.Shards)
 	}
 	members, err := s.Members(ctx)
 	if err != nil {
@@ -81,14 +98,26 @@ func inspect(ctx context.Context, s *store.Store, shards int) (i Inspection, err
 		return Inspection{}, err
 	}
 	i.Refused = installation.Refused
-	for n := range shards {
-		l, err := s.Lease(ctx, n)
+	shards, err := s.Open(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	for _, one := range shards {
+		l, err := s.Lease(ctx, one)
 		if err != nil {
 			return Inspection{}, err
 		}
-		i.Leases = append(i.Leases, Lease{Shard: n, Owner: l.Owner, Ends: l.Ends, Next: l.Next, Claimed: l.Claimed})
+		i.Leases = append(i.Leases, Lease{Shard: one.Number(), Generation: one.Generation(), Name: nameOf(s, one), Owner: l.Owner, Ends: l.Ends, Next: l.Next, Claimed: l.Claimed})
 	}
 	return i, nil
+}
+
+// nameOf is [ShardStats.Name].
+func nameOf(s *store.Store, shard *store.Shard) string {
+	if name := strconv.Itoa(shard.Number()); !s.Moves(shard) {
+		return name
+	}
+	return "old-" + strconv.Itoa(shard.Number())
 }
 
 // A Loss is what a bridge has noted down when it saw that its data in Redis had vanished.
@@ -134,13 +163,20 @@ const scanEvery = time.Minute
 // since these may be wrong after a crash of Redis.
 func (p *Park) PruneOptions(o topology.PruneOptions) topology.PruneOptions {
 	o.Bridges = func(ctx context.Context) (map[string]*topology.Topology, error) {
+		if r, err := p.Resharding(ctx); err == nil && r.Next > 0 {
+			return nil, fmt.Errorf("%w: what waits of an entry cannot be told", ErrResharding)
+		}
 		stats, err := p.Stats(ctx, StatsOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("whether bridges have another configuration is not known: %w", err)
 		}
+		needed, err := p.Topology(ctx)
+		if err != nil {
+			return nil, err
+		}
 		bridges := map[string]*topology.Topology{}
 		for _, b := range stats.Bridges {
-			bridges[b.ID] = b.TopologyOf(p.config.Topology)
+			bridges[b.ID] = b.TopologyOf(needed)
 		}
 		return bridges, nil
 	}

@@ -190,7 +190,8 @@ func (f Filter) matches(e *MessageState) bool {
 // that is rescheduled, or returns to the schedule from a bridge that has stopped, may be
 // missing, or be listed twice with different due times. With a ParkConfig.Window all of the
 // messages in lanes are looked for at the start, among those whose IDs are remembered;
-// what enters a lane after that, and before its page is read, is missing.
+// what enters a lane after that, and before its page is read, is missing. While the number of
+// shards changes, a message that moves to another shard meanwhile may be missing.
 func (p *Park) List(ctx context.Context, f Filter) iter.Seq2[MessageState, error] {
 	return func(yield func(MessageState, error) bool) {
 		if err := p.list(ctx, f, func(e MessageState) bool { return yield(e, nil) }); err != nil {
@@ -238,7 +239,7 @@ func (s Stored) Message() (message.Message, error) {
 // Each message that was there at the beginning and is there at the end is returned, and once. A message that is
 // parked, delivered or cancelled meanwhile may or may not be returned. An error ends it. It reads small pages, and
 // needs no more memory than these, so that Redis has time for others. progress is told how much of the whole was read, up
-// to 1, and may be nil.
+// to 1, and may be nil. While the number of shards changes the error wraps ErrResharding.
 func (p *Park) Export(ctx context.Context, progress func(done float64)) iter.Seq2[Stored, error] {
 	if progress == nil {
 		progress = func(float64) {}

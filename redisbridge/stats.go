@@ -20,6 +20,9 @@ type Stats struct {
 	// is overdue is judged by it.
 	Now    time.Time
 	Shards []ShardStats
+	// NextShards is the number of shards that there is to be, while that changes (see [Park.Reshard]); or 0.
+	// Messages that are between two shards just then are in none of Shards.
+	NextShards int
 	// Bridges are those that are alive, sorted by ID.
 	Bridges []BridgeStats
 	// NextDue is when the next message is due, of those that wait in Redis and in lanes.
@@ -35,7 +38,11 @@ type Stats struct {
 
 // ShardStats are those of one shard. Instants are zero where there is nothing.
 type ShardStats struct {
-	Shard int
+	// Shard is its number, and Generation how often the number of shards had changed before there was this
+	// one: while that changes, there are shards of two generations.
+	Shard, Generation int
+	// Name tells it from all others: its number, behind "old-" while messages move from it to others.
+	Name string
 	// Owner is the bridge that promotes the shard's messages, or empty; Alive says
 	// whether it is one of those that are alive.
 	Owner string
@@ -253,10 +260,15 @@ func (p *Park) stats(ctx context.Context, o StatsOptions) (s Stats, err error) {
 	if err := p.store.Check(ctx); err != nil {
 		return Stats{}, err
 	}
-	for n := range p.config.Topology.Shards() {
-		shard, now, err := p.shardStats(ctx, n, s.Now, o)
+	shards, err := p.store.Current(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	s.NextShards = p.store.Layout().Next
+	for _, one := range shards {
+		shard, now, err := p.shardStats(ctx, one, s.Now, o)
 		if err != nil {
-			return Stats{}, fmt.Errorf("shard %d: %w", n, err)
+			return Stats{}, fmt.Errorf("shard %s: %w", one.Name(), err)
 		}
 		s.Now, s.Shards = now, append(s.Shards, shard)
 		s.NextDue, s.OldestLate = earlier(s.NextDue, shard.NextDue), earlier(s.OldestLate, shard.OldestLate)
@@ -294,22 +306,26 @@ func (p *Park) stats(ctx context.Context, o StatsOptions) (s Stats, err error) {
 const deliveriesWithin = 2
 
 // shardStats goes by the instant at, or by Redis' clock if that is zero, and returns by which.
-func (p *Park) shardStats(ctx context.Context, n int, at time.Time, o StatsOptions) (s ShardStats, now time.Time, err error) {
-	found, now, err := p.store.Overview(ctx, n, at)
+func (p *Park) shardStats(ctx context.Context, of *store.Shard, at time.Time, o StatsOptions) (s ShardStats, now time.Time, err error) {
+	found, now, err := p.store.Overview(ctx, of, at)
 	if err != nil {
 		return ShardStats{}, time.Time{}, err
 	}
 	s = ShardStats{
-		Shard: n, Owner: found.Owner, Parked: found.Parked, Promoting: found.Promoting, NextDue: found.NextDue, OldestLate: found.OldestLate,
+		Shard: of.Number(), Generation: of.Generation(), Name: nameOf(p.store, of), Owner: found.Owner, Parked: found.Parked, Promoting: found.Promoting, NextDue: found.NextDue, OldestLate: found.OldestLate,
 	}
 	var since time.Time
-	if o.Since != nil && n < len(o.Since.Shards) {
-		since = o.Since.Shards[n].now
+	if o.Since != nil {
+		for i := range o.Since.Shards {
+			if before := &o.Since.Shards[i]; before.Shard == s.Shard && before.Generation == s.Generation {
+				since = before.now
+			}
+		}
 	}
 	if p.config.Window > p.config.Remember/deliveriesWithin {
 		o.Deliveries = 0
 	}
-	flow, err := p.store.Flow(ctx, n, since, o.Deliveries)
+	flow, err := p.store.Flow(ctx, of, since, o.Deliveries)
 	if err != nil {
 		return ShardStats{}, time.Time{}, err
 	}
@@ -318,7 +334,7 @@ func (p *Park) shardStats(ctx context.Context, n int, at time.Time, o StatsOptio
 		s.Deliveries = append(s.Deliveries, Delivery(d))
 	}
 	if o.Exact {
-		c, err := p.store.Count(ctx, n)
+		c, err := p.store.Count(ctx, of)
 		if err != nil {
 			return ShardStats{}, time.Time{}, err
 		}

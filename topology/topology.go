@@ -80,9 +80,10 @@ type Config struct {
 	// still for longer without a late message; a shorter one keeps messages
 	// cancellable in Redis for longer. Defaults to a minute.
 	Lead time.Duration
-	// Shards is the number of lanes per tier and of shards in Redis. It must
-	// be the same for all bridges and producers of one prefix. 1 to 64.
-	// Defaults to 4.
+	// Shards is the number of lanes per tier and of shards in Redis, where a prefix
+	// begins. It must be the same for all bridges and producers of one prefix, until
+	// it was changed there (redisbridge.Park.BeginReshard): then that number counts.
+	// 1 to 64. Defaults to 4.
 	Shards int
 	// Entries are the entry exchanges beside the default one, in any order.
 	// Defaults to none.
@@ -181,6 +182,16 @@ func (t *Topology) Prefix() string { return t.prefix }
 
 // Shards returns the number of lanes per tier, and of shards in Redis.
 func (t *Topology) Shards() int { return t.shards }
+
+// WithShards returns t with another number of shards: 1 to 64.
+func (t *Topology) WithShards(n int) (*Topology, error) {
+	if n < 1 || n > maxShards {
+		return nil, fmt.Errorf("topology: %d shards: use 1 to %d", n, maxShards)
+	}
+	other := *t
+	other.shards = n
+	return &other, nil
+}
 
 // EntryExchange is where publishers in any language send, with a delay in
 // header x-delay or x-deliver-at.

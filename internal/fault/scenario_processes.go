@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -200,6 +202,16 @@ func (i *injection) wrongClocks() error {
 // changeRelease has one process after the other go over to the earlier release, and then back, each time in another
 // order, half of them by kill -9.
 func (i *injection) changeRelease() error {
+	var changed bool // the earlier release knows no other number of shards
+	err := i.store(func(c *redis.Client) error {
+		generation, err := c.HExists(i.ctx, "{"+prefix+"}:layout", "generation").Result()
+		changed = generation
+		return err
+	})
+	if err != nil || changed {
+		i.say("NOT TRIED: %s: after the number of shards was changed", i.name)
+		return err
+	}
 	if _, err := i.earlierProgram(); err != nil { // wait while nothing is broken
 		i.say("NOT TRIED: %s: %v", i.name, err)
 		return nil

@@ -34,6 +34,7 @@ func topologyScenarios() []scenario {
 		{"target unbound", all, anywhere, (*injection).unbindTarget},
 		{"tiers and lead changed", []string{rabbitMQ, ourProcesses}, anywhere, (*injection).changeTiers},
 		{"topology changed and pruned", []string{rabbitMQ, ourProcesses}, single | apart, (*injection).prune},
+		{"resharded", []string{rabbitMQ, redisServer, ourProcesses}, anywhere | apart, (*injection).reshard},
 	}
 }
 
@@ -165,6 +166,78 @@ func (i *injection) changeAll(change func(*role)) error {
 		}
 	}
 	return nil
+}
+
+// reshardedWithin is what bridges get to move all messages, though they are killed meanwhile.
+const reshardedWithin = 5 * time.Minute
+
+// reshard has the bridges move all messages to more shards, and then back to as many as there were, while one
+// of them after the other is killed, or stands still.
+func (i *injection) reshard() error {
+	defer i.breaks("the number of shards is changed, and bridges are killed")()
+	for _, n := range []int{shards + 3, shards} {
+		t, err := i.topology.WithShards(shards + 3)
+		if err != nil {
+			return err
+		}
+		if err := i.furnish(t); err != nil {
+			return err
+		}
+		err = i.store(func(c *redis.Client) error {
+			park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: i.topology})
+			if err != nil {
+				return err
+			}
+			if err := i.beginReshard(park, n); err != nil {
+				return err
+			}
+			return i.disturbReshard(park, n)
+		})
+		if err != nil {
+			return err
+		}
+		i.hold(2*time.Second, 5*time.Second)
+	}
+	return nil
+}
+
+// beginReshard tries again where a bridge that was killed before still counts as alive.
+func (i *injection) beginReshard(park *redisbridge.Park, n int) error {
+	var err error
+	if !i.until(time.Minute, func() bool { err = park.BeginReshard(i.ctx, n); return err == nil }) && i.ctx.Err() == nil {
+		return err
+	}
+	return i.ctx.Err()
+}
+
+// disturbReshard kills and stops bridges until all messages have moved.
+func (i *injection) disturbReshard(park *redisbridge.Park, n int) error {
+	var r redisbridge.Resharding
+	var err error
+	over := func() bool {
+		r, err = park.Resharding(i.ctx)
+		return err == nil && r.Next == 0 && r.Shards == n
+	}
+	for began := time.Now(); !over() && i.ctx.Err() == nil; {
+		if time.Since(began) > reshardedWithin {
+			i.surprise(fmt.Sprintf("not resharded within %v: %+v (%v)", reshardedWithin, r, err))
+			break
+		}
+		p := i.oneBridge()
+		hurt, heal := p.kill, func() error { return p.start(nil) }
+		if i.rng.IntN(3) == 0 {
+			hurt, heal = p.stop, p.cont
+		}
+		if err := hurt(); err != nil {
+			return err
+		}
+		i.hold(0, 8*time.Second) // longer than a lease
+		if err := heal(); err != nil {
+			return err
+		}
+		i.hold(0, 3*time.Second)
+	}
+	return i.ctx.Err()
 }
 
 // otherTiers is the run's topology while its tiers are changed.

@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -129,7 +128,7 @@ func (w *waiting) askRedis(ctx context.Context, i installation) ([]prometheus.Me
 	}
 	metrics := []prometheus.Metric{gauge(w.bridges, len(g.Bridges))}
 	for _, s := range g.Shards {
-		shard, parked, overdue := strconv.Itoa(s.Shard), s.TotalParked(), 0.0
+		shard, parked, overdue := s.Name, s.TotalParked(), 0.0
 		if !s.OldestLate.IsZero() {
 			overdue = g.Now.Sub(s.OldestLate).Seconds()
 		}

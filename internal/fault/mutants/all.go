@@ -227,9 +227,25 @@ func All() []Mutant {
 		{
 			Name: "the list leaves out a shard",
 			File: "redisbridge/internal/store/list.go",
-			Old:  "	for n := range s.keys {\n		head :=",
-			New:  "	for n := range s.keys[1:] {\n		head :=",
+			Old:  "	for _, shard := range shards {\n		head :=",
+			New:  "	for _, shard := range shards[1:] {\n		head :=",
 			Rule: "looked up, as it was",
+		},
+		{
+			Name: "what has moved to another shard does not enter its schedule",
+			File: "redisbridge/internal/store/lua/implant.lua",
+			Old:  "schedule_add(KEYS[1], notes)\n",
+			New:  "",
+			Only: "resharded",
+			Rule: "published, and comes",
+		},
+		{
+			Name: "tombstones do not move to other shards",
+			File: "redisbridge/internal/store/lua/implant.lua",
+			Old:  "    coming[#coming + 1] = {key, kept, stored, group, r}\n",
+			New:  "    if r.state == waiting then coming[#coming + 1] = {key, kept, stored, group, r} end\n",
+			Only: "resharded",
+			Rule: "cancelled, and does not come",
 		},
 		{
 			Name: "a cancelled message is looked up as one that waits",

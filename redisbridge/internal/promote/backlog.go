@@ -35,7 +35,7 @@ type backlog struct {
 	tell chan struct{} // there is something to tell the other bridges
 
 	mu     sync.Mutex
-	own    map[int]position    // by shard
+	own    map[string]position // by shard
 	others map[string]position // by bridge
 	began  time.Time           // of the backlog
 	seen   time.Time           // when there was a backlog
@@ -54,12 +54,12 @@ type position struct {
 }
 
 func newBacklog(id string) *backlog {
-	return &backlog{id: id, tell: make(chan struct{}, 1), own: map[int]position{}, others: map[string]position{}, moved: make(chan struct{})}
+	return &backlog{id: id, tell: make(chan struct{}, 1), own: map[string]position{}, others: map[string]position{}, moved: make(chan struct{})}
 }
 
 // keep waits, until patience at most, for those who have earlier messages in
 // their backlog than the one that is due at due.
-func (p *backlog) keep(ctx context.Context, shard int, due int64, patience time.Time) {
+func (p *backlog) keep(ctx context.Context, shard string, due int64, patience time.Time) {
 	for ctx.Err() == nil && time.Now().Before(patience) {
 		ahead, moved := p.ahead(shard, due, time.Now())
 		if !ahead {
@@ -77,7 +77,7 @@ func (p *backlog) keep(ctx context.Context, shard int, due int64, patience time.
 
 // ahead notes where a shard is. It reports whether that is too far, and where to
 // wait for the others to move.
-func (p *backlog) ahead(shard int, due int64, now time.Time) (ahead bool, moved <-chan struct{}) {
+func (p *backlog) ahead(shard string, due int64, now time.Time) (ahead bool, moved <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.seen) >= paceCalm {
@@ -106,7 +106,7 @@ func (p *backlog) move(now time.Time) {
 }
 
 // done forgets a shard that has no backlog, or is no longer ours.
-func (p *backlog) done(shard int) {
+func (p *backlog) done(shard string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, there := p.own[shard]; there {

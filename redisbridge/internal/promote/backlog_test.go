@@ -1,6 +1,7 @@
 package promote
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestPace(t *testing.T) {
 	if isAhead(p, 0, due+60_000, start) {
 		t.Error("a shard alone is ahead of nobody")
 	}
-	p.ahead(1, due, start)
+	p.ahead("1", due, start)
 	for _, tc := range []struct {
 		at   int64
 		want bool
@@ -32,8 +33,8 @@ func TestPace(t *testing.T) {
 	if isAhead(p, 0, due+60_000, start.Add(paceStale+time.Millisecond)) {
 		t.Error("a shard that is not heard of any more holds nobody up")
 	}
-	p.ahead(1, due, start)
-	p.done(1)
+	p.ahead("1", due, start)
+	p.done("1")
 	if isAhead(p, 0, due+60_000, start) {
 		t.Error("a shard that is done holds nobody up")
 	}
@@ -48,7 +49,7 @@ func TestPaceAcrossBridges(t *testing.T) {
 			t.Errorf("%q: want it ignored", text)
 		}
 	}
-	p.ahead(0, due, time.Now().Add(-paceGather))
+	p.ahead("0", due, time.Now().Add(-paceGather))
 	p.hear("behind them 1700000000000")
 	if !isAhead(p, 0, due+paceSlack.Milliseconds()+1, time.Now()) {
 		t.Error("another bridge's earlier message is not waited for")
@@ -99,6 +100,6 @@ func TestCatchUpStep(t *testing.T) {
 }
 
 func isAhead(p *backlog, shard int, due int64, now time.Time) bool {
-	ahead, _ := p.ahead(shard, due, now)
+	ahead, _ := p.ahead(strconv.Itoa(shard), due, now)
 	return ahead
 }

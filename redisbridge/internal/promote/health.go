@@ -46,15 +46,15 @@ func (h *shardHealth) end(err error) {
 	}
 }
 
-func (h *shardHealth) check(now time.Time, shard int, preferred bool) error {
+func (h *shardHealth) check(now time.Time, shard string, preferred bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lasted := func(since time.Time) bool { return !h.began || now.Sub(since) >= health.Grace }
 	switch {
 	case h.fault != nil && lasted(h.wrong):
-		return fmt.Errorf("shard %d cannot be worked on since %v: %w", shard, now.Sub(h.wrong).Truncate(time.Millisecond), h.fault)
+		return fmt.Errorf("shard %s cannot be worked on since %v: %w", shard, now.Sub(h.wrong).Truncate(time.Millisecond), h.fault)
 	case preferred && !h.owned && lasted(h.since):
-		return fmt.Errorf("shard %d is not promoted here yet", shard)
+		return fmt.Errorf("shard %s is not promoted here yet", shard)
 	}
 	return nil
 }

@@ -149,19 +149,19 @@ func (s *shard) settleAll(ctx context.Context) {
 				s.p.config.Observe(Confirmed, o.ID, o.path)
 			case o.refused():
 				s.p.config.Repairs.Consider(o.err)
-				s.p.config.Logger.Warn("message cannot be promoted for now", "id", o.ID, "shard", s.n, "error", o.err)
+				s.p.config.Logger.Warn("message cannot be promoted for now", "id", o.ID, "shard", s.name, "error", o.err)
 				back = append(back, o)
 			default:
 				back = append(back, o)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Settle(ctx, s.n, parkedOf(done)) }, len(done)) {
+		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Settle(ctx, s.of, parkedOf(done)) }, len(done)) {
 			s.p.config.Stats.Settled(len(done))
 			for _, o := range done {
 				s.p.config.Observe(Settled, o.ID, o.path)
 			}
 		}
-		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Postpone(ctx, s.n, s.p.config.Bridge, parkedOf(back)) }, len(back)) {
+		if s.retryUntilStored(ctx, func() error { return s.p.config.Store.Postpone(ctx, s.of, s.p.config.Bridge, parkedOf(back)) }, len(back)) {
 			signal(s.woken) // the last claim did not see what is in the schedule again
 			for _, o := range back {
 				s.p.config.Observe(Returned, o.ID, o.path)
@@ -180,7 +180,7 @@ func (s *shard) retryUntilStored(ctx context.Context, do func() error, n int) bo
 		if err == nil {
 			return true
 		}
-		s.p.config.Logger.Warn("cannot settle for now", "shard", s.n, "messages", n, "error", err)
+		s.p.config.Logger.Warn("cannot settle for now", "shard", s.name, "messages", n, "error", err)
 		pause(ctx, retryPause)
 	}
 	return false

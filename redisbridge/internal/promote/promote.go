@@ -19,9 +19,9 @@ import (
 // nothing was sent, and nothing else can be before another claim.
 func (s *shard) promote(ctx context.Context, m *store.Parked) error {
 	if s.now()-m.Due() > backlogAge.Milliseconds() {
-		s.p.backlog.keep(ctx, s.n, m.Due(), s.last.Since.Add(s.p.config.Lease/3))
+		s.p.backlog.keep(ctx, s.name, m.Due(), s.last.Since.Add(s.p.config.Lease/3))
 	} else {
-		s.p.backlog.done(s.n)
+		s.p.backlog.done(s.name)
 	}
 	if err := s.awaitPublishable(ctx); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (s *shard) expectReady(ctx context.Context, out broker.Outgoing) (there, wa
 	if err == nil && !there {
 		s.absent[exchange] = time.Now().Add(s.exchangePause(entry))
 		s.p.config.Logger.Warn("messages wait for their entry's ready exchange, which is missing: put the entry back into the configuration and apply the topology",
-			"shard", s.n, "entry", entry, "exchange", exchange)
+			"shard", s.name, "entry", entry, "exchange", exchange)
 	}
 	return there, true, err
 }

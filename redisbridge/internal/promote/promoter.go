@@ -3,9 +3,13 @@
 package promote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,7 +38,7 @@ const (
 // Stats are told what happens.
 type Stats interface {
 	// Owns is told, again and again, whether a shard is this bridge's.
-	Owns(shard int, owns bool)
+	Owns(shard *store.Shard, owns bool)
 	// Claimed is told of a claim that got messages, and Settled how many the broker has.
 	Claimed(c *store.Claimed)
 	Settled(n int)
@@ -53,8 +57,8 @@ type Config struct {
 	Lease, DrainTimeout, RepairEvery time.Duration
 	MaxInFlight                      int
 
-	// Prefers reports whether a shard is meant to be this bridge's.
-	Prefers    func(shard int) bool
+	// Prefers reports whether the shards with a number are meant to be this bridge's.
+	Prefers    func(number int) bool
 	Ready      *upkeep.ReadyExchanges
 	Repairs    *upkeep.Repairs
 	Conditions *health.Conditions
@@ -78,39 +82,97 @@ type Promoter struct {
 	config  Config
 	made    time.Time // ticks are counted from here
 	backlog *backlog
-	shards  []*shard
+	moving  sync.Mutex // one shard at a time moves messages to other shards
+
+	mu     sync.Mutex
+	shards map[string]*shard // by name
 }
 
 // New does no I/O.
 func New(c Config) *Promoter {
-	p := &Promoter{config: c, made: time.Now(), backlog: newBacklog(c.Bridge)}
-	for n := range c.Topology.Shards() {
-		p.shards = append(p.shards, newShard(p, n))
+	p := &Promoter{config: c, made: time.Now(), backlog: newBacklog(c.Bridge), shards: map[string]*shard{}}
+	all, _ := c.Store.Shards()
+	for _, one := range all {
+		p.shards[one.Name()] = newShard(p, one)
 	}
 	return p
 }
 
-// Run promotes until ctx ends, then finishes what is claimed and gives the shards up.
+// Run promotes until ctx ends, then finishes what is claimed and gives the shards up. While the number of shards
+// changes it works on those that there were and those that there are to be.
 func (p *Promoter) Run(ctx context.Context) error {
 	workers, work := errgroup.WithContext(ctx)
 	workers.Go(func() error { p.tellOthers(work); return nil })
-	for _, s := range p.shards {
-		workers.Go(func() error { return s.run(work) })
+	running := map[string]bool{}
+	for work.Err() == nil {
+		all, changed := p.config.Store.Shards()
+		now := map[string]bool{}
+		for _, one := range all {
+			now[one.Name()] = true
+			if running[one.Name()] {
+				continue
+			}
+			s := p.shard(one)
+			workers.Go(func() error { return s.run(work) })
+		}
+		p.forget(now)
+		running = now
+		select {
+		case <-work.Done():
+		case <-changed:
+			p.WakeAll()
+		}
 	}
 	return workers.Wait()
 }
 
+// shard returns what works on a shard.
+func (p *Promoter) shard(of *store.Shard) *shard {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shards[of.Name()]
+	if s == nil {
+		s = newShard(p, of)
+		p.shards[of.Name()] = s
+	}
+	return s
+}
+
+// forget ends the work on shards that there are no more.
+func (p *Promoter) forget(now map[string]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, s := range p.shards {
+		if !now[name] {
+			s.end()
+			delete(p.shards, name)
+		}
+	}
+}
+
+// all returns what works on shards, in their order.
+func (p *Promoter) all() []*shard {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedFunc(maps.Values(p.shards), func(a, b *shard) int {
+		return cmp.Or(cmp.Compare(a.of.Generation(), b.of.Generation()), cmp.Compare(a.n, b.n))
+	})
+}
+
 // Wake says that a shard has something to do earlier than expected.
-func (p *Promoter) Wake(shard int) {
-	if shard >= 0 && shard < len(p.shards) {
-		signal(p.shards[shard].woken)
+func (p *Promoter) Wake(name string) {
+	p.mu.Lock()
+	s := p.shards[name]
+	p.mu.Unlock()
+	if s != nil {
+		signal(s.woken)
 	}
 }
 
 // WakeAll wakes all shards.
 func (p *Promoter) WakeAll() {
-	for n := range p.shards {
-		p.Wake(n)
+	for _, s := range p.all() {
+		signal(s.woken)
 	}
 }
 
@@ -134,7 +196,7 @@ func (p *Promoter) tellOthers(ctx context.Context) {
 
 // Longest is the target that the broker has not answered for, for the longest time.
 func (p *Promoter) Longest() (worst broker.Silence) {
-	for _, s := range p.shards {
+	for _, s := range p.all() {
 		if l := s.unanswered.Longest(); l.For > worst.For {
 			worst = l
 		}
@@ -144,15 +206,15 @@ func (p *Promoter) Longest() (worst broker.Silence) {
 
 // Check returns what is wrong, and has been for health.Grace or since the start.
 func (p *Promoter) Check(now time.Time) (faults []error) {
-	for _, s := range p.shards {
-		faults = append(faults, s.health.check(now, s.n, p.config.Prefers(s.n)))
+	for _, s := range p.all() {
+		faults = append(faults, s.health.check(now, s.name, p.config.Prefers(s.n)))
 	}
 	return faults
 }
 
 // LeaseExpiries counts the leases that have run out while there was work.
 func (p *Promoter) LeaseExpiries() (n int64) {
-	for _, s := range p.shards {
+	for _, s := range p.all() {
 		s.health.mu.Lock()
 		n += s.health.lost
 		s.health.mu.Unlock()

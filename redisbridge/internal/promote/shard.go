@@ -3,6 +3,7 @@ package promote
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +53,11 @@ const (
 // of promotion; another one settles.
 type shard struct {
 	p        *Promoter
-	n        int
+	of       *store.Shard
+	n        int    // its number, which is that of its lanes
+	name     string // which tells it from all others
+	end      func() // ends run
+	ended    <-chan struct{}
 	lanes    map[string]*broker.Publisher // by exchange; each in due order
 	ready    *broker.Pool                 // for what goes straight to the ready exchange
 	leads    []time.Duration
@@ -79,20 +84,38 @@ type shard struct {
 
 	poison *poisonBackoff
 
+	mine   atomic.Bool // whether this bridge moves what the shard has to other shards
 	health shardHealth
 }
 
-func newShard(p *Promoter, n int) *shard {
+func newShard(p *Promoter, of *store.Shard) *shard {
 	c := &p.config
+	ended := make(chan struct{})
 	return &shard{
-		p: p, n: n, lanes: map[string]*broker.Publisher{},
+		p: p, of: of, n: of.Number(), name: of.Name(), end: sync.OnceFunc(func() { close(ended) }), ended: ended, lanes: map[string]*broker.Publisher{},
 		ready: broker.NewPool(c.Conn, readyChannels), absent: map[string]time.Time{}, leads: c.Topology.Leads(), inflight: newInflight(), headers: amqp.Table{}, woken: make(chan struct{}, 1),
-		entered: make(chan struct{}, 1), clock: c.Store.Clock(n), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
+		entered: make(chan struct{}, 1), clock: c.Store.Clock(of), poison: newPoisonBackoff(), unanswered: broker.NewUnanswered(),
 	}
 }
 
-// run promotes until ctx ends, and then gives the shard up.
+// run promotes until ctx ends, or there is no such shard any more, and then gives the shard up.
 func (s *shard) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-s.ended:
+			cancel()
+		}
+	}()
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		s.moveAll(ctx)
+	}()
+	defer func() { <-moved }()
+	defer cancel()
 	settling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	settled := make(chan struct{})
 	go func() {
@@ -103,14 +126,28 @@ func (s *shard) run(ctx context.Context) error {
 	s.discardAhead()
 
 	// What is in flight is finished, but not for ever.
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.p.config.DrainTimeout)
-	defer cancel()
+	drain, drained := context.WithTimeout(context.WithoutCancel(ctx), s.p.config.DrainTimeout)
+	defer drained()
 	if s.inflight.drain(drain) == nil {
 		_ = s.yield(drain) // otherwise the lease ends by itself
 	}
 	stop()
 	<-settled
+	s.closeChannels()
 	return err
+}
+
+// closeChannels gives back what a shard has of the connection, unless that is about to end with all others.
+func (s *shard) closeChannels() {
+	select {
+	case <-s.ended:
+	default:
+		return
+	}
+	for _, lane := range s.lanes {
+		lane.Close()
+	}
+	s.ready.Close()
 }
 
 func (s *shard) promoteAll(ctx context.Context) error {
@@ -125,7 +162,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 		case err == nil:
 			s.health.end(nil)
 			if !healthy {
-				s.p.config.Logger.Info("shard works again", "shard", s.n)
+				s.p.config.Logger.Info("shard works again", "shard", s.name)
 			}
 			healthy = true
 			wait.Reset()
@@ -135,7 +172,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 		default:
 			s.health.end(err)
 			if healthy {
-				s.p.config.Logger.Warn("shard cannot be worked on for now", "shard", s.n, "error", err)
+				s.p.config.Logger.Warn("shard cannot be worked on for now", "shard", s.name, "error", err)
 			}
 			healthy = false
 			pause(ctx, wait.NextBackOff())
@@ -158,13 +195,19 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	s.reports(&c)
+	s.mine.Store(c.Status == store.AnswerOwned || c.Status == store.AnswerMoved && s.p.config.Prefers(s.n))
+	if c.Status == store.AnswerMoved { // nothing is left to own
+		s.health.own(s.p.config.Prefers(s.n), false)
+		s.p.backlog.done(s.name)
+		return movedPause, nil
+	}
 	s.health.own(c.Status == store.AnswerOwned, c.Expired)
 	if c.Status != store.AnswerOwned {
-		s.p.backlog.done(s.n)
+		s.p.backlog.done(s.name)
 		return s.standBy(&c), nil
 	}
 	if c.Turn <= s.highest {
-		s.p.config.Lost(ctx, fmt.Sprintf("the turn of shard %d (%d after %d)", s.n, c.Turn, s.highest))
+		s.p.config.Lost(ctx, fmt.Sprintf("the turn of shard %s (%d after %d)", s.name, c.Turn, s.highest))
 	}
 	s.turn, s.highest, s.last = c.Turn, c.Turn, c
 	s.catchUp.held = c.Held
@@ -173,7 +216,7 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 		s.claimAhead(ctx)
 	}
 	if len(c.Messages) == 0 {
-		s.p.backlog.done(s.n)
+		s.p.backlog.done(s.name)
 	}
 	for _, m := range c.Messages {
 		s.p.config.Observe(Claimed, m.ID, "")
@@ -296,7 +339,7 @@ func (s *shard) handOver(ctx context.Context) error {
 	if err := s.settled(patience); err != nil {
 		return nil // renew the lease, and try again
 	}
-	s.p.config.Logger.Info("handing a shard over", "shard", s.n)
+	s.p.config.Logger.Info("handing a shard over", "shard", s.name)
 	s.health.own(false, false)
 	return s.yield(ctx)
 }
@@ -315,6 +358,9 @@ func (s *shard) settled(ctx context.Context) error {
 func (s *shard) sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
+	}
+	if s.p.config.Store.Moves(s.of) { // whose owner may die at it
+		d = min(d, movedPause)
 	}
 	timer := time.NewTimer(min(d, maxSleep))
 	defer timer.Stop()
@@ -348,7 +394,7 @@ func (s *shard) recover(ctx context.Context, fault error) error {
 // claim claims up to room messages. Of those that are late to be promoted, and not overdue,
 // it goes no more than step beyond the earliest.
 func (s *shard) claim(ctx context.Context, room int, step time.Duration) (store.Claimed, error) {
-	c, err := s.p.config.Store.Claim(ctx, s.n, store.Claim{
+	c, err := s.p.config.Store.Claim(ctx, s.of, store.Claim{
 		Bridge: s.p.config.Bridge, Preferred: s.p.config.Prefers(s.n), Lease: s.p.config.Lease, Grace: standbyGrace,
 		Turn: s.turn, Room: room, Step: step,
 	})
@@ -372,8 +418,8 @@ func (s *shard) readClock(ctx context.Context) error {
 			return nil
 		}
 		s.read = asked
-		if err := s.p.config.Store.ReadClock(ctx, s.n); err != nil {
-			return fmt.Errorf("read the clock of shard %d: %w", s.n, err)
+		if err := s.p.config.Store.ReadClock(ctx, s.of); err != nil {
+			return fmt.Errorf("read the clock of shard %s: %w", s.name, err)
 		}
 	}
 	return nil
@@ -387,8 +433,8 @@ func (s *shard) now() int64 {
 
 // yield gives the shard up.
 func (s *shard) yield(ctx context.Context) error {
-	s.p.config.Stats.Owns(s.n, false)
-	return s.p.config.Store.Yield(ctx, s.n, s.p.config.Bridge)
+	s.p.config.Stats.Owns(s.of, false)
+	return s.p.config.Store.Yield(ctx, s.of, s.p.config.Bridge)
 }
 
 // exchangePause is how long a message waits for its entry's ready exchange: shortly where
@@ -403,7 +449,7 @@ func (s *shard) exchangePause(entry string) time.Duration {
 // reports takes the answer to a claim down.
 func (s *shard) reports(c *store.Claimed) {
 	owns := c.Status == store.AnswerOwned
-	s.p.config.Stats.Owns(s.n, owns)
+	s.p.config.Stats.Owns(s.of, owns)
 	if owns && len(c.Messages) > 0 {
 		s.p.config.Stats.Claimed(c)
 	}

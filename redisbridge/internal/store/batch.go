@@ -29,7 +29,6 @@ const (
 // pendingPark is one message on its way into Redis. It gets exactly one answer, after which
 // only the caller touches it: it may be used again, for another message.
 type pendingPark struct {
-	shard  int
 	slot   slot
 	key    string
 	called time.Time // a delay runs from here
@@ -208,7 +207,7 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 		one.entry, one.quota = m.Entry, s.config.Quotas[m.Entry]
 		one.over = one.quota.admit(m.Entry, w.From(called).Sub(called), len(m.Body))
 	}
-	one.shard, one.slot = locate(key, len(s.keys))
+	_, one.slot = locate(key, 1)
 	one.key, one.called, one.when, one.alone, one.group = key, called, w, begin.Alone, group
 	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
 	one.stored = appendEnvelope(begin.append(one.stored), m, idOf(key))
@@ -242,10 +241,6 @@ func retryKeys(entry, id string) string {
 // parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis
 // flushes to disk once for all of it.
 func (s *Store) parkBatch(batch []*pendingPark) {
-	byShard := make([][]*pendingPark, len(s.keys))
-	for _, one := range batch {
-		byShard[one.shard] = append(byShard[one.shard], one)
-	}
 	// Not under any caller's context: the client has time limits of its own.
 	ctx := context.Background()
 	end, err := s.limit(ctx, batch)
@@ -256,27 +251,42 @@ func (s *Store) parkBatch(batch []*pendingPark) {
 		return
 	}
 	defer end()
-	asked := time.Now()
-	answers := make([]*redis.Cmd, len(byShard))
-	park := func(pipe redis.Pipeliner, shard int) {
-		keys, args := s.arguments(shard, byShard[shard])
-		answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
+	for began := time.Now(); len(batch) > 0; {
+		batch = s.parkOnce(ctx, batch, began)
 	}
-	var shards []int
-	for shard, part := range byShard {
-		if len(part) > 0 {
+}
+
+// parkOnce parks a batch, and returns those messages that are to be parked in other shards, or later: their IDs are
+// moving. began is when the batch was parked first.
+func (s *Store) parkOnce(ctx context.Context, batch []*pendingPark, began time.Time) (again []*pendingPark) {
+	v, byShard := s.view.Load(), map[*Shard][]*pendingPark{}
+	var shards []*Shard
+	for _, one := range batch {
+		shard, _ := v.locate(one.key)
+		if byShard[shard] == nil {
 			shards = append(shards, shard)
 		}
+		byShard[shard] = append(byShard[shard], one)
 	}
-	unreplicated := s.eachNode(ctx, shards, park)
+	asked := time.Now()
+	answers := map[*Shard]*redis.Cmd{}
+	unreplicated := s.eachNode(ctx, shards, func(pipe redis.Pipeliner, shard *Shard) {
+		keys, args := s.arguments(shard, byShard[shard])
+		answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
+	})
 	for _, shard := range shards {
 		answer, err := answers[shard], unreplicated[shard]
 		if undone(answer.Err()) {
 			keys, args := s.arguments(shard, byShard[shard])
-			answer, err = s.run(ctx, s.keys[shard], s.scripts.park, keys, args...)
+			answer, err = s.run(ctx, shard.keys, s.scripts.park, keys, args...)
 		}
-		answerBatch(byShard[shard], answer, err, s.clocks[shard], asked, time.Now())
+		if time.Since(began) < moveWithin && s.follow(ctx, v, shard, answer.Err()) {
+			again = append(again, byShard[shard]...)
+			continue
+		}
+		answerBatch(byShard[shard], answer, err, shard.clock, asked, time.Now())
 	}
+	return again
 }
 
 // undone reports whether a server has done nothing because it does not know the
@@ -286,13 +296,13 @@ func undone(err error) bool {
 }
 
 // arguments returns what lua/park.lua is called with for a batch of one shard.
-func (s *Store) arguments(shard int, batch []*pendingPark) (keys []string, args []any) {
-	k := s.keys[shard]
+func (s *Store) arguments(shard *Shard, batch []*pendingPark) (keys []string, args []any) {
+	k := shard.keys
 	args = append(make([]any, 0, 4+len(s.leads)+3*len(batch)),
 		wakeChannel(s.config.Topology), k.number, s.config.Window.Milliseconds(), len(s.leads))
 	args = append(args, s.leads...)
 	for _, one := range batch {
-		_, notLaterThan, _ := s.clocks[shard].Bounds(one.called) // 0 if unknown
+		_, notLaterThan, _ := shard.clock.Bounds(one.called) // 0 if unknown
 		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone, one.over != nil)
 		args = append(args, one.key, append(r[:], one.group...), one.stored[stampAt:])
 	}

@@ -94,10 +94,15 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ shardK
 		return Change{}, err
 	}
 	key := keyOf(entry, id)
-	shard, _ := locate(key, len(s.keys))
-	script, keys, args := call(s.keys[shard], key)
-	called, unreplicated := s.run(ctx, s.keys[shard], script, keys, args...)
-	answer, err := called.Slice()
+	var unreplicated error
+	var answer []any
+	err := s.onShard(ctx, key, func(shard *Shard, _ slot) (err error) {
+		script, keys, args := call(shard.keys, key)
+		called, late := s.run(ctx, shard.keys, script, keys, args...)
+		unreplicated = late
+		answer, err = called.Slice()
+		return err
+	})
 	if err != nil {
 		return Change{}, Classify(err)
 	}
@@ -133,16 +138,19 @@ func (s *Store) Arrive(ctx context.Context, m *message.Message) (message.Arrival
 		return message.Arrival{}, err
 	}
 	key := keyOf(m.Entry, m.ID)
-	shard, _ := locate(key, len(s.keys))
-	k := s.keys[shard]
 	published, due := unixMS(m.Journey.Published), unixMS(m.Journey.Due)
 	digest := contentAsSent(m)
 	for {
-		answer, err := s.scripts.arrive.Run(ctx, s.config.Client,
-			[]string{k.claimed, k.envelopes, k.kept},
-			key, published, due, m.Journey.Version,
-			s.config.Remember.Milliseconds(), s.config.Tombstones.Milliseconds(), s.config.Window.Milliseconds(),
-			string(m.Journey.Path), onItsWay(m).Milliseconds(), digest[:]).Int64Slice()
+		var answer []int64
+		err := s.onShard(ctx, key, func(shard *Shard, _ slot) (err error) {
+			k := shard.keys
+			answer, err = s.scripts.arrive.Run(ctx, s.config.Client,
+				[]string{k.claimed, k.envelopes, k.kept},
+				key, published, due, m.Journey.Version,
+				s.config.Remember.Milliseconds(), s.config.Tombstones.Milliseconds(), s.config.Window.Milliseconds(),
+				string(m.Journey.Path), onItsWay(m).Milliseconds(), digest[:]).Int64Slice()
+			return err
+		})
 		switch {
 		case err != nil:
 			return message.Arrival{}, Classify(err)
@@ -186,14 +194,19 @@ func onItsWay(m *message.Message) time.Duration {
 // meanwhile, or this is another message with its ID.
 func (s *Store) repark(ctx context.Context, m *message.Message) (bool, error) {
 	key := keyOf(m.Entry, m.ID)
-	shard, slot := locate(key, len(s.keys))
-	k := s.keys[shard]
 	digest := contentAsSent(m)
-	args := append([]any{
-		wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID), groupOf(m),
-	}, s.leads...)
-	called, unreplicated := s.run(ctx, k, s.scripts.repark, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...)
-	parked, err := called.Bool()
+	var parked bool
+	var unreplicated error
+	err := s.onShard(ctx, key, func(shard *Shard, slot slot) (err error) {
+		k := shard.keys
+		args := append([]any{
+			wakeChannel(s.config.Topology), k.number, key, unixMS(m.Journey.Published), m.Journey.Version, digest[:], appendEnvelope(nil, m, m.ID), groupOf(m),
+		}, s.leads...)
+		called, late := s.run(ctx, k, s.scripts.repark, []string{k.schedule, k.state, k.slot(slot), k.envelopes, k.kept}, args...)
+		unreplicated = late
+		parked, err = called.Bool()
+		return err
+	})
 	return parked, errors.Join(Classify(err), unreplicated)
 }
 
@@ -206,8 +219,6 @@ func (s *Store) Handled(ctx context.Context, m *message.Message, h message.Handl
 		return nil
 	}
 	key := keyOf(m.Entry, m.ID)
-	shard, _ := locate(key, len(s.keys))
-	k := s.keys[shard]
 	h.At, h.RetryAt = h.At.UTC().Truncate(time.Millisecond), h.RetryAt.UTC().Truncate(time.Millisecond)
 	h.History = h.History[max(0, len(h.History)-maxLines):]
 	note, err := json.Marshal(h)
@@ -218,8 +229,10 @@ func (s *Store) Handled(ctx context.Context, m *message.Message, h message.Handl
 	if h.RetryAt.After(until) {
 		until = h.RetryAt
 	}
-	err = s.scripts.handled.Run(ctx, s.config.Client, []string{k.envelopes, k.kept},
-		key, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(s.config.Remember).UnixMilli()).Err()
+	err = s.onShard(ctx, key, func(shard *Shard, _ slot) error {
+		return s.scripts.handled.Run(ctx, s.config.Client, []string{shard.keys.envelopes, shard.keys.kept},
+			key, unixMS(m.Journey.Published), url.QueryEscape(h.Queue), h.At.UnixMilli(), note, until.Add(s.config.Remember).UnixMilli()).Err()
+	})
 	if err != nil {
 		return fmt.Errorf("note down the handling of message %s: %w", m.ID, Classify(err))
 	}
@@ -269,9 +282,13 @@ func (s *Store) Group(ctx context.Context, entry, name string, yield func(id str
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
-	for _, k := range s.keys {
+	if _, err := s.ReadLayout(ctx); err != nil {
+		return err
+	}
+	shards, _ := s.Shards() // old ones first, whose groups stay until their messages have arrived in new ones
+	for _, shard := range shards {
 		for cursor := uint64(0); ; {
-			fields, next, err := s.config.Client.HScan(ctx, k.group(entry, name), cursor, "", groupPage).Result()
+			fields, next, err := s.config.Client.HScan(ctx, shard.keys.group(entry, name), cursor, "", groupPage).Result()
 			if err != nil {
 				return fmt.Errorf("read group %q: %w", name, classifyRead(err))
 			}
@@ -317,9 +334,16 @@ func checkGroup(name string) error {
 	return nil
 }
 
-// SweepGroups takes out of their groups, in all shards, messages that do not wait any more.
+// SweepGroups takes out of their groups, in all shards, messages that do not wait any more. In those from which
+// messages move, groups stay as they are: what has left may not have arrived.
 func (s *Store) SweepGroups(ctx context.Context) error {
-	for _, k := range s.keys {
+	v := s.view.Load()
+	shards := v.next
+	if shards == nil {
+		shards = v.shards
+	}
+	for _, shard := range shards {
+		k := shard.keys
 		for {
 			n, err := s.scripts.sweep.Run(ctx, s.config.Client, []string{k.groups, k.envelopes, k.kept}, sweepPage).Int()
 			if err != nil {
@@ -382,20 +406,26 @@ func (s *Store) Erase(ctx context.Context, entry, id string) (Erased, error) {
 	if err := s.eraseKey(ctx, key, strconv.FormatInt(unixMS(all.Until), 10), &all); err != nil {
 		return all, err
 	}
-	shard, _ := locate(key, len(s.keys))
-	return all, s.leaveGroups(ctx, s.keys[shard], key)
+	shard, _ := s.view.Load().locate(key)
+	return all, s.leaveGroups(ctx, shard.keys, key)
 }
 
 // eraseKey runs lua/erase.lua, and adds what that has found.
 func (s *Store) eraseKey(ctx context.Context, key, mode string, all *Erased) error {
 	tiers := s.config.Topology.Tiers()
 	longest := tiers[len(tiers)-1].TTL
-	shard, _ := locate(key, len(s.keys))
-	k := s.keys[shard]
-	called, unreplicated := s.run(ctx, k, s.scripts.erase, []string{k.schedule, k.claimed, k.envelopes, k.kept}, append([]any{
-		key, s.config.Tombstones.Milliseconds(), (s.config.Tombstones + longest).Milliseconds(), longest.Milliseconds(), mode,
-	}, s.leads...)...)
-	answer, err := called.Slice()
+	var in *Shard
+	var answer []any
+	var unreplicated error
+	err := s.onShard(ctx, key, func(shard *Shard, _ slot) (err error) {
+		k := shard.keys
+		called, late := s.run(ctx, k, s.scripts.erase, []string{k.schedule, k.claimed, k.envelopes, k.kept}, append([]any{
+			key, s.config.Tombstones.Milliseconds(), (s.config.Tombstones + longest).Milliseconds(), longest.Milliseconds(), mode,
+		}, s.leads...)...)
+		in, unreplicated = shard, late
+		answer, err = called.Slice()
+		return err
+	})
 	if err != nil {
 		return Classify(err)
 	}
@@ -406,17 +436,23 @@ func (s *Store) eraseKey(ctx context.Context, key, mode string, all *Erased) err
 	}
 	for len(r.rest) > 0 && r.err == nil {
 		all.Messages = append(all.Messages, ErasedMessage{
-			Was: ErasedState(r.int()), Due: InstantOf(r.int()), Lane: time.Duration(r.int()) * time.Millisecond, Shard: shard,
+			Was: ErasedState(r.int()), Due: InstantOf(r.int()), Lane: time.Duration(r.int()) * time.Millisecond, Shard: in.number,
 		})
 	}
 	return errors.Join(r.err, unreplicated)
 }
 
 // eraseRetries removes what waits to be tried again. Their keys have parts that were made up, so they are looked
-// for in all shards. A retry goes into no lane; it moves on from one of these sets to the next.
+// for in all shards. A retry goes into no lane; it moves on from one of these sets to the next, and from an old shard
+// by what is between them to a new one.
 func (s *Store) eraseRetries(ctx context.Context, entry, id string) (all Erased, err error) {
 	pattern := escapeGlob(retryKeys(entry, id)) + "*"
-	for _, k := range s.keys {
+	shards, err := s.Current(ctx)
+	if err != nil {
+		return all, err
+	}
+	for _, shard := range shards {
+		k := shard.keys
 		var keys []string
 		buckets, err := s.scan(ctx, []string{k.part("0")}, "*")
 		if err != nil {
@@ -433,9 +469,18 @@ func (s *Store) eraseRetries(ctx context.Context, entry, id string) (all Erased,
 			}
 			keys = append(keys, found...)
 		}
+		between, err := s.config.Client.HKeys(ctx, k.moving).Result()
+		if err != nil {
+			return all, classifyRead(err)
+		}
+		for _, field := range between {
+			if key, is := strings.CutPrefix(field, movingRecord); is && strings.HasPrefix(key, retryKeys(entry, id)) {
+				keys = append(keys, key)
+			}
+		}
 		slices.Sort(keys)
 		for _, key := range slices.Compact(keys) {
-			is, err := s.isRetryOf(ctx, k, key, entry, id)
+			is, err := s.isRetryOf(ctx, key, entry, id)
 			if err == nil && is {
 				err = s.eraseKey(ctx, key, "retry", &all)
 			}
@@ -448,18 +493,18 @@ func (s *Store) eraseRetries(ctx context.Context, entry, id string) (all Erased,
 }
 
 // isRetryOf reports whether what is stored under a key is a message that has an ID of its own.
-func (s *Store) isRetryOf(ctx context.Context, k shardKeys, key, entry, id string) (bool, error) {
-	_, slot := locate(key, len(s.keys))
-	stored, err := s.config.Client.HGet(ctx, k.slot(slot), key).Result()
-	if errors.Is(err, redis.Nil) {
-		return false, nil
-	}
+func (s *Store) isRetryOf(ctx context.Context, key, entry, id string) (bool, error) {
+	found, err := s.lookKey(ctx, key)
 	if err != nil {
-		return false, classifyRead(err)
+		return false, err
 	}
-	one := Stored{Key: key, Record: Record(stored)}
-	m, err := one.Message()
-	return err == nil && m.ID == id && m.Entry == entry, nil //nolint:nilerr // what cannot be read is no retry of it
+	for _, one := range found {
+		stored := Stored{Key: one.key, Record: one.Record}
+		if m, err := stored.Message(); one.key == key && err == nil && m.ID == id && m.Entry == entry {
+			return true, nil // what cannot be read is no retry of it
+		}
+	}
+	return false, nil
 }
 
 // leaveGroups takes the messages with a key out of their groups, now: otherwise a bridge does so later.

@@ -12,6 +12,7 @@ const (
 	AnswerOwned = 1 // the shard is the bridge's, with what was claimed
 	AnswerHeld  = 2 // another one has the lease
 	AnswerIdle  = 3 // the shard is not for this bridge while it is not late
+	AnswerMoved = 4 // all that the shard had is in shards of the next generation
 )
 
 // A Claim is what a bridge asks a shard for.
@@ -68,12 +69,12 @@ const claimBytes = 8 << 20
 
 // Claim renews the lease of a shard, or takes it, and claims messages that are to be
 // promoted.
-func (s *Store) Claim(ctx context.Context, shard int, c Claim) (Claimed, error) {
+func (s *Store) Claim(ctx context.Context, shard *Shard, c Claim) (Claimed, error) {
 	role := "standby"
 	if c.Preferred {
 		role = "preferred"
 	}
-	asked, k, clock := time.Now(), s.keys[shard], s.clocks[shard]
+	asked, k, clock := time.Now(), shard.keys, shard.clock
 	args := []any{c.Bridge, role, c.Lease.Milliseconds(), c.Grace.Milliseconds(), c.Turn, c.Room, claimBytes, c.Step.Milliseconds()}
 	for _, lead := range s.config.Topology.Leads() {
 		args = append(args, lead.Milliseconds())
@@ -82,12 +83,15 @@ func (s *Store) Claim(ctx context.Context, shard int, c Claim) (Claimed, error) 
 	heard := time.Now()
 	if err != nil {
 		clock.Forget()
-		return Claimed{}, fmt.Errorf("claim from shard %d: %w", shard, Classify(err))
+		return Claimed{}, fmt.Errorf("claim from shard %s: %w", shard.Name(), Classify(err))
 	}
 	r := reply{rest: answer}
 	claimed := Claimed{Status: r.int(), Room: c.Room, Since: asked}
 	us := r.int()
-	claimed.Now, claimed.Next = us/1000, r.int()
+	claimed.Now, claimed.Next = us/1000, -1
+	if claimed.Status != AnswerMoved {
+		claimed.Next = r.int()
+	}
 	clock.Learn(asked, heard, us)
 	if claimed.Status == AnswerOwned {
 		claimed.Turn, claimed.Asked, claimed.InFlight, claimed.Held, claimed.Expired = r.int(), r.int() == 1, r.int(), r.int() == 1, r.int() == 1
@@ -101,8 +105,8 @@ func (s *Store) Claim(ctx context.Context, shard int, c Claim) (Claimed, error) 
 }
 
 // Settle notes down that the broker has messages.
-func (s *Store) Settle(ctx context.Context, shard int, done []*Parked) error {
-	k, leads := s.keys[shard], s.config.Topology.Leads()
+func (s *Store) Settle(ctx context.Context, shard *Shard, done []*Parked) error {
+	k, leads := shard.keys, s.config.Topology.Leads()
 	args := append(make([]any, 0, 2+2*len(done)), s.config.Window.Milliseconds(), s.config.Tombstones.Milliseconds())
 	for _, p := range done {
 		args = append(args, p.key, p.promoted(p.Lead(p.PromoteAt, leads)))
@@ -112,8 +116,8 @@ func (s *Store) Settle(ctx context.Context, shard int, done []*Parked) error {
 
 // Postpone puts messages that a bridge has claimed back into the schedule, to be promoted at
 // their PromoteAt.
-func (s *Store) Postpone(ctx context.Context, shard int, bridge string, back []*Parked) error {
-	k, leads := s.keys[shard], s.config.Topology.Leads()
+func (s *Store) Postpone(ctx context.Context, shard *Shard, bridge string, back []*Parked) error {
+	k, leads := shard.keys, s.config.Topology.Leads()
 	args := append(make([]any, 0, 1+4*len(back)), bridge)
 	for _, p := range back {
 		args = append(args, p.key, p.Version(), p.PromoteAt, p.Lead(p.PromoteAt, leads))
@@ -122,7 +126,7 @@ func (s *Store) Postpone(ctx context.Context, shard int, bridge string, back []*
 }
 
 // Yield gives a shard up that is a bridge's.
-func (s *Store) Yield(ctx context.Context, shard int, bridge string) error {
-	k := s.keys[shard]
+func (s *Store) Yield(ctx context.Context, shard *Shard, bridge string) error {
+	k := shard.keys
 	return Classify(s.scripts.yield.Run(ctx, s.config.Client, []string{k.state}, bridge, wakeChannel(s.config.Topology), k.number).Err())
 }

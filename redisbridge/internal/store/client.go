@@ -375,7 +375,7 @@ func isMistake(text string) bool {
 // any more, and SCRIPT KILL cannot end it.
 func isRefusal(text string) bool {
 	return beginsWith(text, "LOADING ", "READONLY ", "BUSY ", "MASTERDOWN ", "NOREPLICAS ", "MISCONF ",
-		"CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", "NOSCRIPT ", "ERR max number of clients reached")
+		"CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", "NOSCRIPT ", gone, notYet, "ERR max number of clients reached")
 }
 
 func beginsWith(text string, prefixes ...string) bool {

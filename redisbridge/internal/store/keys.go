@@ -24,21 +24,31 @@ func slotNumber(n int) (s slot) {
 	return s
 }
 
+// number is the inverse of slotNumber.
+func (s slot) number() int64 {
+	n, _ := strconv.ParseInt(string(s[:4]), 16, 64)
+	return 2*n + int64(s[4]-'0')
+}
+
 // shardKeys are the keys of one shard. All carry one hash tag, so that a Redis
 // Cluster keeps them on one node and a script may use them together.
 type shardKeys struct {
-	number    string
+	number    string // of the shard, with its generation in front where that is not the first
 	schedule  string // what is to be promoted when, in parts; see lua/lib.lua
 	state     string // who owns the shard, and for when its alarm is set
 	claimed   string // IDs being promoted, scored by their instant of promotion and version
 	kept      string // IDs of records that are to be forgotten, scored by when
 	envelopes string // base of the keys of the envelopes
 	usage     string // how much is stored of each entry; see lua/lib.lua
+	moving    string // what is between this shard and those of the next generation; see lua/take.lua
 	groups    string // messages with a group, scored by when to look at them; and base of the keys of the groups
 }
 
-func keysOf(t *topology.Topology, shard int) shardKeys {
+func keysOf(t *topology.Topology, generation, shard int) shardKeys {
 	number := strconv.Itoa(shard)
+	if generation > 0 {
+		number = strconv.Itoa(generation) + "." + number
+	}
 	tag := "{" + t.Prefix() + ":" + number + "}:"
 	return shardKeys{
 		number:    number,
@@ -48,16 +58,9 @@ func keysOf(t *topology.Topology, shard int) shardKeys {
 		kept:      tag + "kept",
 		envelopes: tag + "env", // short: there are many
 		usage:     tag + "usage",
+		moving:    tag + "moving",
 		groups:    tag + "groups",
 	}
-}
-
-func allKeys(t *topology.Topology) []shardKeys {
-	keys := make([]shardKeys, t.Shards())
-	for n := range keys {
-		keys[n] = keysOf(t, n)
-	}
-	return keys
 }
 
 // What a key of a record begins with that is not simply an ID; lua/lib.lua has the same.
@@ -139,8 +142,11 @@ func lostKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:lost" }
 // auditKey has the stream of operators' actions.
 func auditKey(t *topology.Topology) string { return "{" + t.Prefix() + "}:audit" }
 
-// wakeChannel carries the number of a shard that has something to do earlier
-// than expected, or wakeAll, or paceWord and how far a bridge is.
+// wakeChannel carries the name of a shard that has something to do earlier than expected, or
+// wakeAll, or wakeLayout, or paceWord and how far a bridge is.
 func wakeChannel(t *topology.Topology) string { return t.Prefix() + ":wake" }
 
-const wakeAll = "bridges" // the register of bridges has changed; see lua/attend.lua
+const (
+	wakeAll    = "bridges" // the register of bridges has changed; see lua/attend.lua
+	wakeLayout = "layout"  // there is another number of shards, or there is to be
+)

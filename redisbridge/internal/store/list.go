@@ -23,9 +23,13 @@ func (s *Store) List(ctx context.Context, f ListFilter, yield func(*Found) bool)
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
+	shards, err := s.Current(ctx)
+	if err != nil {
+		return err
+	}
 	var heads []*shardHead
-	for n := range s.keys {
-		head := &shardHead{list: newShardList(s, n, f)}
+	for _, shard := range shards {
+		head := &shardHead{list: newShardList(s, shard, f)}
 		there, err := head.next(ctx)
 		if err != nil {
 			return err
@@ -34,16 +38,20 @@ func (s *Store) List(ctx context.Context, f ListFilter, yield func(*Found) bool)
 			heads = append(heads, head)
 		}
 	}
-	for len(heads) > 0 {
+	for last := (*item)(nil); len(heads) > 0; {
 		first := 0
 		for i, head := range heads {
 			if isBefore(head.item, heads[first].item) {
 				first = i
 			}
 		}
-		if !yield(&heads[first].item.Found) {
-			return nil
+		one := heads[first].item
+		if last == nil || last.key != one.key || last.Due() != one.Due() { // it may have moved to another shard
+			if !yield(&one.Found) {
+				return nil
+			}
 		}
+		last = &one
 		there, err := heads[first].next(ctx)
 		if err != nil {
 			return err
@@ -114,7 +122,7 @@ type item struct {
 // may be met twice, but is not overlooked.
 type shardList struct {
 	store    *Store
-	shard    int
+	shard    *Shard
 	filter   ListFilter
 	from, to int64 // of due times, Unix ms
 	now      int64 // Redis' clock, as last read
@@ -130,7 +138,7 @@ type shardList struct {
 	seen     map[string]struct{} // items of that time that may be met again
 }
 
-func newShardList(s *Store, shard int, f ListFilter) *shardList {
+func newShardList(s *Store, shard *Shard, f ListFilter) *shardList {
 	l := &shardList{store: s, shard: shard, filter: f, to: never, position: math.MinInt64, seen: map[string]struct{}{}}
 	if !f.From.IsZero() {
 		l.from = max(0, f.From.UnixMilli())
@@ -174,7 +182,7 @@ func (l *shardList) next(ctx context.Context) (item, bool, error) {
 			err = l.read(ctx, kept, min(part.bound, claimed))
 		}
 		if err != nil {
-			return item{}, false, fmt.Errorf("shard %d: %w", l.shard, err)
+			return item{}, false, fmt.Errorf("shard %s: %w", l.shard.Name(), err)
 		}
 	}
 }
@@ -191,7 +199,7 @@ func furthest(sources []*source) *source {
 }
 
 func (l *shardList) begin(ctx context.Context) error {
-	k := l.store.keys[l.shard]
+	k := l.shard.keys
 	us, err := l.store.scripts.clock.RunRO(ctx, l.store.config.Client, []string{k.state}).Int64()
 	if err != nil {
 		return Classify(err)
@@ -269,7 +277,7 @@ func (l *shardList) wants(w Where) bool { return l.filter.In == Anywhere || l.fi
 
 // read reads a page of a source, up to messages that are due at an instant.
 func (l *shardList) read(ctx context.Context, s *source, until int64) error {
-	k := l.store.keys[l.shard]
+	k := l.shard.keys
 	stop := math.Inf(1)
 	if s.name == sourceKept && until < never {
 		stop = float64(max(until+s.late, l.now+l.store.config.Window.Milliseconds()+1))
@@ -318,7 +326,7 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 	if !stored.Whole() {
 		return
 	}
-	one := item{Found: Found{Record: stored, ID: idOf(key), Shard: l.shard, Bytes: int(bytes), PromoteAt: at, key: key}}
+	one := item{Found: Found{Record: stored, ID: idOf(key), Shard: l.shard.number, Bytes: int(bytes), PromoteAt: at, key: key}}
 	switch s.name {
 	case sourceClaimed:
 		if due := stored.Due(); due < max(l.claimedTo, l.position) || due > until {

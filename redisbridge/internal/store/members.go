@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +84,8 @@ const pingEvery = 30 * time.Second
 type Calls struct {
 	Subscribed func()            // perhaps again: whatever was said meanwhile is unheard
 	Members    func()            // the register of bridges has changed
-	Shard      func(shard int)   // it has something to do earlier than expected
+	Layout     func()            // there is another number of shards, or there is to be
+	Shard      func(name string) // it has something to do earlier than expected
 	Told       func(text string) // by [Store.Tell]
 }
 
@@ -105,6 +107,9 @@ func (s *Store) Listen(ctx context.Context, c Calls) {
 	}
 }
 
+// shardName is that of [Shard.Name].
+var shardName = regexp.MustCompile(`^([0-9]+\.)?[0-9]+$`)
+
 func (c Calls) hear(event any) {
 	message, ok := event.(*redis.Message)
 	if !ok {
@@ -115,8 +120,12 @@ func (c Calls) hear(event any) {
 		c.Members()
 		return
 	}
-	if shard, err := strconv.Atoi(message.Payload); err == nil {
-		c.Shard(shard)
+	if message.Payload == wakeLayout {
+		c.Layout()
+		return
+	}
+	if shardName.MatchString(message.Payload) {
+		c.Shard(message.Payload)
 		return
 	}
 	c.Told(message.Payload)
@@ -126,4 +135,54 @@ func (c Calls) hear(event any) {
 // may miss it.
 func (s *Store) Tell(ctx context.Context, text string) {
 	_ = s.config.Client.Publish(ctx, wakeChannel(s.config.Topology), text).Err()
+}
+
+const (
+	// auditMost is how many records of the audit log are kept, about: Redis drops the oldest in blocks.
+	auditMost = 10_000
+	// auditPage is how many are read at a time.
+	auditPage = 500
+	// auditField has the text of a record.
+	auditField = "record"
+)
+
+// Audited is a record of the audit log.
+type Audited struct {
+	Position string    // in the log
+	At       time.Time // by Redis' clock
+	Text     string
+}
+
+// AppendAudit adds a record to the audit log. It asks for no layout: the log is there before the first bridge.
+func (s *Store) AppendAudit(ctx context.Context, text string) error {
+	return Classify(s.config.Client.XAdd(ctx, &redis.XAddArgs{
+		Stream: auditKey(s.config.Topology), MaxLen: auditMost, Approx: true, Values: []string{auditField, text},
+	}).Err())
+}
+
+// AuditLog returns a page of the records that were written since an instant and after a position, the oldest
+// first. Either may be zero. An empty page is the end.
+func (s *Store) AuditLog(ctx context.Context, since time.Time, after string) ([]Audited, error) {
+	start := "-"
+	switch {
+	case after != "":
+		start = "(" + after
+	case !since.IsZero():
+		start = strconv.FormatInt(max(0, since.UnixMilli()), 10)
+	}
+	found, err := s.config.Client.XRangeN(ctx, auditKey(s.config.Topology), start, "+", auditPage).Result()
+	if err != nil {
+		return nil, classifyRead(err)
+	}
+	page := make([]Audited, len(found))
+	for i, one := range found {
+		text, _ := one.Values[auditField].(string)
+		ms, _, _ := strings.Cut(one.ID, "-")
+		at, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		page[i] = Audited{Position: one.ID, At: InstantOf(at).UTC(), Text: text}
+	}
+	return page, nil
 }

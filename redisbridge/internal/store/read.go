@@ -51,10 +51,19 @@ func (s *Store) Look(ctx context.Context, entry, id string) (all []Found, err er
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	first := keyOf(entry, id)
-	shard, _ := locate(first, len(s.keys))
-	k := s.keys[shard]
-	answer, err := s.scripts.look.RunRO(ctx, s.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, s.leads...)...).Slice()
+	return s.lookKey(ctx, keyOf(entry, id))
+}
+
+// lookKey is Look for the key of the first message.
+func (s *Store) lookKey(ctx context.Context, first string) (all []Found, err error) {
+	var in *Shard
+	var answer []any
+	err = s.onShard(ctx, first, func(shard *Shard, _ slot) (err error) {
+		k := shard.keys
+		in = shard
+		answer, err = s.scripts.look.RunRO(ctx, s.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, s.leads...)...).Slice()
+		return err
+	})
 	if err != nil {
 		return nil, Classify(err)
 	}
@@ -68,7 +77,7 @@ func (s *Store) Look(ctx context.Context, entry, id string) (all []Found, err er
 		if !stored.Whole() {
 			return nil, errors.New("its record is cut off")
 		}
-		f := Found{Record: stored, ID: idOf(key), Shard: shard, Bytes: len(stored), PromoteAt: at, Now: now, key: key}
+		f := Found{Record: stored, ID: idOf(key), Shard: in.number, Bytes: len(stored), PromoteAt: at, Now: now, key: key}
 		switch {
 		case stored.State() != Waiting:
 		case kept != "":
@@ -96,8 +105,8 @@ type Overview struct {
 }
 
 // Overview goes by the instant at, or by Redis' clock if that is zero, and returns by which.
-func (s *Store) Overview(ctx context.Context, shard int, at time.Time) (o Overview, now time.Time, err error) {
-	k := s.keys[shard]
+func (s *Store) Overview(ctx context.Context, shard *Shard, at time.Time) (o Overview, now time.Time, err error) {
+	k := shard.keys
 	var judgedBy []any
 	if !at.IsZero() {
 		judgedBy = append(judgedBy, at.UnixMilli())
@@ -139,10 +148,11 @@ func laneOf(part string) (time.Duration, error) {
 // RunningCounts returns those of all shards, as a text that changes with them. It costs one
 // command for each.
 func (s *Store) RunningCounts(ctx context.Context) (string, error) {
-	all := make([]*redis.MapStringStringCmd, len(s.keys))
+	shards, _ := s.Shards()
+	all := make([]*redis.MapStringStringCmd, len(shards))
 	_, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for n, k := range s.keys {
-			all[n] = pipe.HGetAll(ctx, k.counts())
+		for n, shard := range shards {
+			all[n] = pipe.HGetAll(ctx, shard.keys.counts())
 		}
 		return nil
 	})
@@ -177,8 +187,8 @@ type Count struct {
 }
 
 // Count counts a shard, in steps of about a millisecond.
-func (s *Store) Count(ctx context.Context, shard int) (Count, error) {
-	k, client := s.keys[shard], s.config.Client
+func (s *Store) Count(ctx context.Context, shard *Shard) (Count, error) {
+	k, client := shard.keys, s.config.Client
 	c := Count{Parked: map[time.Duration]int{}}
 	var state *redis.SliceCmd
 	var claimed *redis.IntCmd
@@ -262,8 +272,8 @@ type Delivery struct {
 
 // Flow returns what goes through a shard, with at most that many deliveries, all after an
 // instant.
-func (s *Store) Flow(ctx context.Context, shard int, since time.Time, most int) (Flow, error) {
-	k := s.keys[shard]
+func (s *Store) Flow(ctx context.Context, shard *Shard, since time.Time, most int) (Flow, error) {
+	k := shard.keys
 	answer, err := s.scripts.flow.RunRO(ctx, s.config.Client, []string{k.state, k.kept, k.envelopes},
 		s.config.Remember.Milliseconds(), unixMS(since), most).Slice()
 	if err != nil {
@@ -285,8 +295,8 @@ type Lease struct {
 }
 
 // Lease reads the lease of a shard, and what waits for its owner. It writes nothing.
-func (s *Store) Lease(ctx context.Context, shard int) (Lease, error) {
-	k, client := s.keys[shard], s.config.Client
+func (s *Store) Lease(ctx context.Context, shard *Shard) (Lease, error) {
+	k, client := shard.keys, s.config.Client
 	state, err := client.HMGet(ctx, k.state, "owner", "lease").Result()
 	if err != nil {
 		return Lease{}, classifyRead(err)

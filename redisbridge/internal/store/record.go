@@ -175,9 +175,9 @@ func unix48(s string) int64 {
 // notContent returns the headers by which a repetition may differ from the first message:
 // those that ask for a delay, of which the request counts, when the broker took it, and
 // trace context, which instrumentations make anew for each attempt.
-func notContent() [6]string {
+func notContent() [8]string {
 	return [...]string{
-		wire.HeaderDelay, wire.HeaderDeliverAt, wire.HeaderBrokerTimestamp,
+		wire.HeaderDelay, wire.HeaderDeliverAt, wire.HeaderDeliveryTime, wire.HeaderDeliveryDelay, wire.HeaderBrokerTimestamp,
 		wire.HeaderTraceparent, wire.HeaderTracestate, wire.HeaderBaggage,
 	}
 }

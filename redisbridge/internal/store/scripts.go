@@ -79,10 +79,26 @@ var tallyLua string
 //go:embed lua/glance.lua
 var glanceLua string
 
+//go:embed lua/take.lua
+var takeLua string
+
+//go:embed lua/implant.lua
+var implantLua string
+
+//go:embed lua/drop.lua
+var dropLua string
+
+//go:embed lua/close.lua
+var closeLua string
+
+//go:embed lua/reshard.lua
+var reshardLua string
+
 // scripts are the only way in which parked messages change.
 type scripts struct {
 	park, cancel, reschedule, arrive, repark, claim, settle, postpone, yield, attend, beat, clock *redis.Script
 	handled, look, list, count, tally, glance, bridges, flow, sweep, erase                        *redis.Script
+	take, implant, drop, shut, reshard                                                            *redis.Script
 }
 
 // evenFull lets a script write when maxmemory is reached, so that a full Redis
@@ -111,6 +127,8 @@ func newScripts() scripts {
 		glance:  with(onlyLooks, glanceLua),
 		bridges: with(onlyLooks, bridgesLua), flow: with(onlyLooks, flowLua),
 		sweep: with(evenFull, sweepLua), erase: with(evenFull, eraseLua),
+		take: with(evenFull, takeLua), implant: with(evenFull, implantLua), drop: with(evenFull, dropLua),
+		shut: with(evenFull, closeLua), reshard: with(evenFull, reshardLua),
 		yield: with(evenFull, yieldLua), attend: with(evenFull, attendLua), beat: with(evenFull, beatLua),
 	}
 }
@@ -125,6 +143,7 @@ func ScriptNames() map[string]string {
 		"arrive": s.arrive, "repark": s.repark, "claim": s.claim, "settle": s.settle, "postpone": s.postpone,
 		"yield": s.yield, "attend": s.attend, "beat": s.beat, "clock": s.clock, "look": s.look, "list": s.list, "count": s.count,
 		"tally": s.tally, "glance": s.glance, "sweep": s.sweep, "erase": s.erase,
+		"take": s.take, "implant": s.implant, "drop": s.drop, "close": s.shut, "reshard": s.reshard,
 	} {
 		names[script.Hash()] = name
 	}

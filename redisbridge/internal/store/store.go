@@ -31,25 +31,25 @@ type Config struct {
 type Store struct {
 	config   Config
 	scripts  scripts
-	keys     []shardKeys
-	clocks   []*Clock // one per shard, as each may be another server's
-	leads    []any    // TTLs of the lanes in ms, longest first
+	leads    []any // TTLs of the lanes in ms, longest first
 	batches  *batcher
 	pool     *parkPool
 	turn     sync.Mutex   // of a batch that asks whether there is room
 	checked  atomic.Bool  // Redis holds the layout that the topology describes
 	admitted atomic.Int64 // when what is here was last seen not to be refused, Unix ns
+
+	view        atomic.Pointer[view]
+	seeing      sync.Mutex
+	generations map[int][]*Shard // guarded by seeing
 }
 
 // New does no I/O.
 func New(c Config) *Store {
-	s := &Store{config: c, scripts: newScripts(), keys: allKeys(c.Topology), batches: &batcher{}, pool: &parkPool{}}
+	s := &Store{config: c, scripts: newScripts(), batches: &batcher{}, pool: &parkPool{}, generations: map[int][]*Shard{}}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		s.leads = append(s.leads, lead.Milliseconds())
 	}
-	for range s.keys {
-		s.clocks = append(s.clocks, NewClock())
-	}
+	s.see(Layout{Version: freshVersion, Shards: c.Topology.Shards()}) // until Redis has said what there is
 	s.batches.send = s.parkBatch
 	return s
 }
@@ -74,7 +74,7 @@ const replicasWithin = time.Second
 // eachNode has call send a command for each of some shards, in one pipeline for all that are on a node. Each
 // command has its own error, or that of the whole. It returns for which shards too few replicas have what
 // was written; see redisbridge.ParkConfig.WaitReplicas.
-func (s *Store) eachNode(ctx context.Context, shards []int, call func(_ redis.Pipeliner, shard int)) map[int]error {
+func (s *Store) eachNode(ctx context.Context, shards []*Shard, call func(redis.Pipeliner, *Shard)) map[*Shard]error {
 	if s.config.WaitReplicas == 0 {
 		_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, shard := range shards {
@@ -84,17 +84,17 @@ func (s *Store) eachNode(ctx context.Context, shards []int, call func(_ redis.Pi
 		})
 		return nil
 	}
-	on := map[redis.Cmdable][]int{} // shards by node
+	on := map[redis.Cmdable][]*Shard{} // by node
 	for _, shard := range shards {
-		node := s.nodeOf(ctx, s.keys[shard].state)
+		node := s.nodeOf(ctx, shard.keys.state)
 		on[node] = append(on[node], shard)
 	}
-	unreplicated := map[int]error{}
+	unreplicated := map[*Shard]error{}
 	var mu sync.Mutex
 	var nodes sync.WaitGroup
 	for node, shards := range on {
 		nodes.Go(func() {
-			err := s.replicated(ctx, node, s.keys[shards[0]], func(pipe redis.Pipeliner) {
+			err := s.replicated(ctx, node, shards[0].keys, func(pipe redis.Pipeliner) {
 				for _, shard := range shards {
 					call(pipe, shard)
 				}
@@ -162,27 +162,27 @@ func (s *Store) replicated(ctx context.Context, node redis.Cmdable, k shardKeys,
 	return nil
 }
 
-// Clock is Redis' clock, as far as the answers for a shard have told.
-func (s *Store) Clock(shard int) *Clock { return s.clocks[shard] }
+// Clock is Redis' clock, as far as the answers for a shard have told: each may be another server's.
+func (s *Store) Clock(shard *Shard) *Clock { return shard.clock }
 
 // Now returns what Redis' clock shows: that of the node of shard 0 in a cluster.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	us, err := s.readClock(ctx, 0)
+	us, err := s.readClock(ctx, s.view.Load().shards[0])
 	return time.UnixMicro(us), err
 }
 
 // ReadClock asks Redis for the clock of a shard, which [Store.Clock] then knows better.
-func (s *Store) ReadClock(ctx context.Context, shard int) error {
+func (s *Store) ReadClock(ctx context.Context, shard *Shard) error {
 	asked := time.Now()
 	us, err := s.readClock(ctx, shard)
 	if err == nil {
-		s.clocks[shard].Learn(asked, time.Now(), us)
+		shard.clock.Learn(asked, time.Now(), us)
 	}
 	return err
 }
 
-func (s *Store) readClock(ctx context.Context, shard int) (us int64, err error) {
-	us, err = s.scripts.clock.RunRO(ctx, s.config.Client, []string{s.keys[shard].state}).Int64()
+func (s *Store) readClock(ctx context.Context, shard *Shard) (us int64, err error) {
+	us, err = s.scripts.clock.RunRO(ctx, s.config.Client, []string{shard.keys.state}).Int64()
 	return us, classifyRead(err)
 }
 

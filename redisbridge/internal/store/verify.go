@@ -18,10 +18,13 @@ import (
 
 // Verify is redisbridge.Park.Verify.
 func (s *Store) Verify(ctx context.Context) (faults, miscounts []string, err error) {
-	for shard := range s.keys {
-		one, err := s.verifyShard(ctx, s.keys[shard])
+	if err := s.atRest(ctx); err != nil {
+		return nil, nil, err
+	}
+	for _, shard := range s.view.Load().shards {
+		one, err := s.verifyShard(ctx, shard.keys)
 		if err != nil {
-			return nil, nil, fmt.Errorf("verify shard %d: %w", shard, Classify(err))
+			return nil, nil, fmt.Errorf("verify shard %s: %w", shard.Name(), Classify(err))
 		}
 		faults, miscounts = append(faults, one.faults...), append(miscounts, one.miscounts...)
 	}
@@ -75,7 +78,12 @@ func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress 
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
-	for shard, k := range s.keys {
+	if err := s.atRest(ctx); err != nil {
+		return err
+	}
+	v := s.view.Load()
+	for shard := range v.shards {
+		k := v.shards[shard].keys
 		for first, step := 0, 1; first < slotsPerShard; {
 			last := min(first+step, slotsPerShard)
 			records, bytes, err := s.readSlots(ctx, k, first, last)
@@ -92,7 +100,10 @@ func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress 
 			} else {
 				step = min(exportSlots, 2*step)
 			}
-			progress((float64(shard) + float64(first)/slotsPerShard) / float64(len(s.keys)))
+			if s.view.Load() != v {
+				return fmt.Errorf("%w: it began meanwhile", ErrResharding)
+			}
+			progress((float64(shard) + float64(first)/slotsPerShard) / float64(len(v.shards)))
 		}
 	}
 	return nil
@@ -150,6 +161,16 @@ func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (re
 // unless the message waits there. One with its ID and other content is stored beside the message that has it. A cancelled ID is
 // cancelled, and an overdue message is due a second later.
 func (s *Store) Import(ctx context.Context, r *Stored) (message.Parking, error) {
+	if s.Layout().Next > 0 {
+		if err := s.atRest(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return s.implantOne(ctx, r)
+}
+
+// implantOne is Import, also while messages move to other shards.
+func (s *Store) implantOne(ctx context.Context, r *Stored) (message.Parking, error) {
 	m, err := r.Message()
 	switch {
 	case !r.Record.Whole() || err != nil && r.Record.State() == Waiting:

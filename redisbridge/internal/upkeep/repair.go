@@ -27,7 +27,7 @@ var ErrConsumerCancelled = errors.New("the broker has cancelled the consumer")
 
 // RepairConfig of [Repairs].
 type RepairConfig struct {
-	Topology *topology.Topology
+	Topology func() *topology.Topology // as it is to be now
 	Conn     *broker.Conn
 	Every    time.Duration
 	First    func() bool // whether this bridge looks without having been asked
@@ -101,7 +101,7 @@ func (r *Repairs) repair(ctx context.Context) error {
 	r.cause = nil
 	r.mu.Unlock()
 	channels := ChannelsFunc(func() (*amqp.Channel, error) { return r.config.Conn.Channel(ctx) })
-	created, err := r.config.Topology.Repair(ctx, channels)
+	created, err := r.config.Topology().Repair(ctx, channels)
 	if len(created) > 0 {
 		names := make([]string, len(created))
 		for i, c := range created {

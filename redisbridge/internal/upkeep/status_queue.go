@@ -139,8 +139,12 @@ func (d *StatusQueue) look(ctx context.Context) {
 func (d *StatusQueue) overview(ctx context.Context, counted string) error {
 	var now time.Time
 	var shards []store.Overview
-	for n := range d.config.Topology.Shards() {
-		shard, at, err := d.config.Store.Overview(ctx, n, now)
+	all, err := d.config.Store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		shard, at, err := d.config.Store.Overview(ctx, one, now)
 		if err != nil {
 			return err
 		}

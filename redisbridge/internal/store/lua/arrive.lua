@@ -9,6 +9,8 @@
 --       at least, 10 the digest of its content
 -- Returns {1 deliver it}, {2 drop it: cancelled, when}, {3 drop it: rescheduled, due}, or
 -- {4 park it again, due}. O(log N) in the messages that are kept, per message with the ID.
+local absent = refusal(KEYS[2], ARGV[1])
+if absent then return absent end
 local now = clock()
 local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
 local from_tier = string.sub(ARGV[8], 1, 5) == 'tier '

@@ -11,6 +11,8 @@
 -- and until when a tombstone is kept: {1 cancelled, now}, {2 cancelled before, when},
 -- {3 delivered, when} or {4 recorded, now}, with 0 for an unknown due time; each perhaps with
 -- the envelope. O(log N) in the messages of the shard, per message with the ID.
+local absent = refusal(KEYS[3], ARGV[1])
+if absent then return absent end
 local first, now = ARGV[1], clock()
 local answers = {}
 

@@ -25,6 +25,7 @@
 --    owner's lease ran out at work, ID, promote at, stored envelope, ...}
 --   {2 held by another, now, end of its lease}
 --   {3 idle: nothing for a standby to take over, now, next promotion}
+--   {4 closed: all that it had is in the shards of the next generation, now}
 -- O(log N) per message claimed, and O(1) per lane.
 local me, preferred = ARGV[1], ARGV[2] == 'preferred'
 local lease, grace, turn = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -36,6 +37,8 @@ local most_forgotten = 500
 local forget_every = 5000
 local most_recounted = 200 -- buckets
 local most_weighed = 10000 -- records
+local moves = moves_of(KEYS[4])
+if moves.frontier >= all_slots and redis.call('HGET', KEYS[2], 'closed') then return {4, us} end
 
 local function set_alarm(at)
   redis.call('HSET', KEYS[2], 'alarm', string.format('%.0f', at or never))
@@ -44,6 +47,7 @@ end
 -- A message's record, if it is to be promoted, when it is due, and its version. One that is
 -- cut off before that is due when its entry says so.
 local function envelope(id)
+  if absence(moves, id) then return nil end -- a beginning of a script has left its entry here
   local stored = redis.call('HGET', envelopes_key(KEYS[4], id), id)
   if not stored then return nil end
   if #stored < stamped_head then return stored, nil, 0 end
@@ -120,7 +124,7 @@ if owner ~= me then
   end
   if not preferred then
     local first = schedule_head(KEYS[1])
-    if redis.call('EXISTS', KEYS[3]) == 1 then
+    if redis.call('EXISTS', KEYS[3]) == 1 or redis.call('EXISTS', moving_key(KEYS[4])) == 1 then
       first = math.min(first or never, now - grace) -- the last owner died at work
     end
     if not first or first > now - grace then

@@ -16,6 +16,8 @@
 -- 5 delivered, 6 rescheduled out of reach), its due time, and the TTL of its lane in ms, or 0.
 -- O(log N) in the messages of the shard, per message with the ID, and for each of the
 -- buckets of the next minutes.
+local absent = refusal(KEYS[3], ARGV[1])
+if absent then return absent end
 local first, now, longest, mode = ARGV[1], clock(), tonumber(ARGV[4]), ARGV[5]
 local over = mode == 'retry' and 0 or tonumber(mode)
 local near_ms = 120000 -- so far from now may a message wait that a queue has refused

@@ -8,6 +8,8 @@
 -- Returns 1, or 0 where the message is not known, or not the one that was delivered, or
 -- something later is known of the queue.
 -- O(log N) in the messages that are kept.
+local absent = refusal(KEYS[1], ARGV[1])
+if absent then return absent end
 local most = 8 -- queues
 local published, queue = tonumber(ARGV[2]), ARGV[3] .. '\t'
 local key, stored, r

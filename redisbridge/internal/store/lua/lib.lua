@@ -39,6 +39,12 @@
 -- the set of those that are kept, scored by the instant from which it can be forgotten.
 -- Its record goes only together with that entry.
 --
+-- While the number of shards changes (reshard.go), messages move from the shards of one
+-- generation to those of the next, slot by slot. The state of an old shard has a frontier: what
+-- is in slots before it has gone to the next generation. The state of a new shard has the number
+-- of old shards, and for each of those how far it has arrived. Each ID is in one shard at any
+-- time, or between two: scripts about an ID answer GONE or NOTYET then, and write nothing.
+--
 -- The key of a record is the message's ID within its entry (keys.go). Another message with
 -- the same ID has a record of its own beside it: its key is a byte 1, a name, which is the
 -- digest of its content where that is free, and the first one's key. The hash of the others
@@ -71,6 +77,54 @@ end
 local function envelopes_key(base, id)
   local sum = redis.sha1hex(id)
   return base .. ':' .. string.sub(sum, 1, 4) .. (string.byte(sum, 5) < 56 and '0' or '1') -- 56 is an 8
+end
+
+local function state_key(base)
+  return string.sub(base, 1, -4) .. 'state' -- base ends with env
+end
+
+-- What is between an old shard and new ones: see take.lua.
+local function moving_key(base)
+  return string.sub(base, 1, -4) .. 'moving'
+end
+
+-- The key of the first message with the ID of key: its slot is that of all of them.
+local function first_of(key)
+  if string.byte(key) == 1 then return string.sub(key, 10) end
+  return key
+end
+
+-- The number of the slot that decides when a message moves, and its shard of so many.
+local all_slots = 131072
+local function slot_of(key, shards)
+  local sum = redis.sha1hex(first_of(key))
+  local slot = 2 * tonumber(string.sub(sum, 1, 4), 16) + (string.byte(sum, 5) < 56 and 0 or 1)
+  return slot, shards > 0 and tonumber(string.sub(sum, 9, 16), 16) % shards or 0
+end
+
+-- What a shard knows of a move to or from it, of which most know nothing.
+local function moves_of(base)
+  local state = state_key(base)
+  local frontier, from = redis.call('HGET', state, 'frontier'), redis.call('HGET', state, 'from')
+  return {state = state, frontier = tonumber(frontier or 0), from = tonumber(from or 0), arrived = {}}
+end
+
+-- Why the messages with the ID of key are not here, or nil if they are.
+local function absence(moves, key)
+  if moves.frontier == 0 and moves.from == 0 then return nil end
+  local slot, old = slot_of(key, moves.from)
+  if slot < moves.frontier then return 'GONE ' .. string.format('%.0f', moves.frontier) end
+  if moves.from == 0 then return nil end
+  if not moves.arrived[old] then
+    moves.arrived[old] = tonumber(redis.call('HGET', moves.state, 'arrived:' .. string.format('%.0f', old)) or 0)
+  end
+  if slot >= moves.arrived[old] then return 'NOTYET ' .. string.format('%.0f', old) end
+end
+
+-- The same for those who ask about one ID, as what to answer.
+local function refusal(base, key)
+  local why = absence(moves_of(base), key)
+  return why and redis.error_reply(why)
 end
 
 -- States of a record. A message that waits may be parked, claimed or promoted. One that

@@ -5,6 +5,8 @@
 -- Returns this clock in Unix ms, and for each message its key, record, score in claimed and
 -- in kept, each empty where there is none, and the instant of promotion in Unix ms that its
 -- record tells. O(log N) in the messages that are claimed or kept, per message with the ID.
+local absent = refusal(KEYS[3], ARGV[1])
+if absent then return absent end
 local now = clock()
 local answer = {now}
 for _, key in ipairs(keys_of(KEYS[3], ARGV[1])) do

@@ -21,6 +21,11 @@ local now, us = clock()
 local parked_at = pack('>I6', now)
 local first_message = 5 + ARGV[4]
 local window = tonumber(ARGV[3])
+local moves = moves_of(KEYS[3])
+for i = first_message, #ARGV, 3 do
+  local absent = absence(moves, ARGV[i])
+  if absent then return redis.error_reply(absent) end -- the caller parts the batch anew
+end
 local ttls = {}
 for i = 5, first_message - 1 do ttls[i] = tonumber(ARGV[i]) end
 local most_wait = 500

@@ -8,6 +8,8 @@
 --       its entry, or empty, 9... TTLs of the lanes in ms, longest first
 -- Returns 1, or 0 if it is not to be parked (any more). O(log N) in the messages of the
 -- shard.
+local absent = refusal(KEYS[4], ARGV[3])
+if absent then return absent end
 local id, now, published, version = ARGV[3], clock(), tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored = redis.call('HGET', KEYS[3], id)
 local r = stored and read(stored)

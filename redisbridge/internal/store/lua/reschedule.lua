@@ -11,6 +11,8 @@
 -- and until when a note is kept, or 0: {1 rescheduled, when}, {2 cancelled, when},
 -- {3 delivered, when} or {4 recorded, now}; due is the new time after 1 and 4. Each perhaps
 -- with the envelope. O(log N) in the messages of the shard, per message with the ID.
+local absent = refusal(KEYS[4], ARGV[3])
+if absent then return absent end
 local first, now = ARGV[3], clock()
 local due = tonumber(ARGV[5])
 if ARGV[4] == '1' then due = due + now end
