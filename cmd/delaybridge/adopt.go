@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,7 +31,7 @@ It needs the permissions of a bridge.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	yes := cmd.Flags().Bool("yes", false, "yes, adopt it")
-	format := outputFlag(cmd, formatTable, formatJSON)
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
@@ -40,6 +41,7 @@ It needs the permissions of a bridge.`,
 		if settings.LogLevel == slog.LevelInfo {
 			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
+		a.sayTarget(settings)
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
@@ -55,9 +57,12 @@ It needs the permissions of a bridge.`,
 		if err != nil {
 			return err
 		}
-		if *format == formatJSON {
+		switch *format {
+		case formatJSON:
 			err = printJSON(a.out, adoption)
-		} else {
+		case formatJSONL:
+			err = json.NewEncoder(a.out).Encode(adoption)
+		default:
 			_, err = fmt.Fprint(a.out, adoptionText(adoption))
 		}
 		if err == nil && adoption.Refused != "" && !adoption.Adopted {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -60,7 +61,6 @@ what is further away.
 
 Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings,
 4 a server is unreachable, 130 interrupted.`,
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -68,7 +68,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
-	root.SetVersionTemplate("delaybridge {{.Version}}\n")
+	versionFlag(root, a)
 	a.settings.register(root.PersistentFlags(), a.logger)
 	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
 	root.AddCommand(
@@ -83,6 +83,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newExportCommand(a),
 		newImportCommand(a),
 		newAdoptCommand(a),
+		newReshardCommand(a),
 		newAuditCommand(a),
 		newStatsCommand(a),
 		newTopCommand(a),
@@ -94,10 +95,13 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newPermissionsCommand(a),
 		newSizeCommand(a),
 		newOrderCommand(a),
+		newProbeCommand(a),
 		newConfigCommand(a),
+		newContextCommand(a),
 		newOptionsCommand(a),
 		newVersionCommand(a),
 	)
+	a.completions(root)
 	return root
 }
 
@@ -177,14 +181,35 @@ func newVersionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and date", Args: usageArgs(cobra.NoArgs)}
 	format := outputFlag(cmd, formatTable, formatJSON)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		b := build()
 		if *format == formatJSON {
-			return json.NewEncoder(a.out).Encode(b)
+			return a.printBuild()
 		}
+		b := build()
 		_, err := fmt.Fprintln(a.out, strings.TrimSpace("delaybridge "+b.Version+" "+b.Commit+" "+b.Date))
 		return err
 	}
 	return cmd
+}
+
+func (a *app) printBuild() error { return json.NewEncoder(a.out).Encode(build()) }
+
+// versionFlag adds --version to a command that otherwise prints its help.
+func versionFlag(root *cobra.Command, a *app) {
+	asked := root.Flags().Bool("version", false, "print the version; with -o json commit and date, too")
+	format := outputFlag(root, formatTable, formatJSON)
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *asked && *format == formatJSON:
+			return a.printBuild()
+		case *asked:
+			_, err := fmt.Fprintln(a.out, "delaybridge "+version())
+			return err
+		case cmd.Flags().Changed("output"):
+			return usage(errors.New("--output goes with --version, or with a command (see 'delaybridge --help')"))
+		}
+		return help(cmd, args)
+	}
 }
 
 // withoutSettings takes the flags that all commands have out of their help.

@@ -29,10 +29,11 @@ const (
 	auditErase      = "erase"
 	auditAdopt      = "adopt"
 	auditPrune      = "topology prune"
+	auditReshard    = "reshard"
 )
 
 func auditActions() []string {
-	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune}
+	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune, auditReshard}
 }
 
 func newAuditCommand(a *app) *cobra.Command {

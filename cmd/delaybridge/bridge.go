@@ -41,6 +41,7 @@ and whenever one is deleted. A user without the configure permission needs
 	flags.IntVar(&c.KeepQuarantine, "keep-quarantine", 0, "the same for the quarantine queue")
 	var showEvery time.Duration
 	durationFlag(flags, &showEvery, "show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
+	a.fromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -62,11 +63,11 @@ and whenever one is deleted. A user without the configure permission needs
 		c.Client, c.AMQPURL, c.Topology = client, settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Window, c.Tombstones, c.WaitReplicas = settings.ConnectTimeout, settings.DedupeWindow, settings.Tombstones, settings.WaitReplicas
 		c.Quotas, c.RetainUnrouted, c.RetainQuarantine = settings.Quotas, settings.UnroutedRetention, settings.QuarantineRetention
-		switch c.ShowEvery = showEvery; {
-		case showEvery < 0:
-			return usage(fmt.Errorf("--show-every %v: must not be negative; 0 is never", showEvery))
-		case showEvery == 0:
-			c.ShowEvery = -1
+		if err := notNegative(flags); err != nil {
+			return usage(err)
+		}
+		if c.ShowEvery = showEvery; showEvery == 0 {
+			c.ShowEvery = -1 // never
 		}
 		if err := service.listen(cmd.Context(), c.Logger); err != nil {
 			return err

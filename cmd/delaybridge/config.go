@@ -13,19 +13,26 @@ func newConfigCommand(a *app) *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Print each setting with its value and where it came from; passwords are left out",
-		Args:  usageArgs(cobra.NoArgs),
+		Long: `Prints each setting with its value and where it came from; passwords are left out. The flags of
+bridge and consume follow, where environment or file set them.`,
+		Args: usageArgs(cobra.NoArgs),
 	}
 	format := outputFlag(show, formatTable, formatJSON, formatJSONL)
-	show.RunE = func(*cobra.Command, []string) error {
+	show.RunE = func(cmd *cobra.Command, _ []string) error {
 		values, err := a.settings.values()
 		if err != nil {
 			return err
 		}
 		for i, v := range values {
-			if (settings.Setting{Key: v.Key}).FileKey() != "" {
+			if (settings.Setting{Key: v.Key}).FileKey() != "" && v.Value != "" {
 				values[i].Value = broker.Redact(v.Value)
 			}
 		}
+		own, err := a.settings.sectionValues(cmd.Root())
+		if err != nil {
+			return err
+		}
+		values = append(values, own...)
 		return emit(a.out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v settings.Value) []string {
 			return []string{v.Key, v.Value, v.Source}
 		})

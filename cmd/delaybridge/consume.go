@@ -24,7 +24,8 @@ func newConsumeCommand(a *app) *cobra.Command {
 		Use:   "consume --queue QUEUE [--bind KEY]... [--exec COMMAND | --orders FILE] [--count N]",
 		Short: "Print messages as they become due, run a program for each, or close orders",
 		Long: `Consumes a queue and prints one line per message: ID, routing key, path,
-lateness and outcome. Of each it asks Redis whether it was cancelled or rescheduled on
+lateness, outcome, and the beginning of the body (all of it with -o jsonl), unless a program
+or the orders have that. Of each it asks Redis whether it was cancelled or rescheduled on
 its way, and if so drops it; while Redis does not answer, messages stay in the queue.
 With --bind it declares the queue and binds it to the
 ready exchange; without, the queue must exist. With --orders it closes the order
@@ -83,6 +84,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.Defaults().Retry.Jitter, "the share of a pause that is left to chance, up to 1")
 	durationFlag(flags, &c.DrainTimeout, "drain-timeout", consumer.Defaults().DrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
+	a.fromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -110,7 +112,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if timeout > 0 {
 			defer time.AfterFunc(timeout, stop).Stop()
 		}
-		p := &consumePrinter{out: a.out, format: *format, count: count, timeout: timeout, stop: stop, closed: map[string]orders.Outcome{}}
+		p := &consumePrinter{out: a.out, format: *format, bodies: run.command == "" && file == "", count: count, timeout: timeout, stop: stop, closed: map[string]orders.Outcome{}}
 		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
 		c.Observe = p.observe
@@ -176,7 +178,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		instance, err := service.newConsumer(c)
 		if err != nil {
-			return usage(err)
+			return usage(byFlags(err, consumerFields()...))
 		}
 		defer service.serve(ctx, func(context.Context) error { return instance.Check() })()
 		if err := await(); err != nil {
@@ -191,6 +193,19 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		return p.result(cmd.Context())
 	}
 	return cmd
+}
+
+// consumerFields are the fields of consumer.Config as its errors have them, each with its flag.
+func consumerFields() []string {
+	fields := []string{"consumer: Entry ", "--entry ", "consumer: ", "", "without Bind ", "without --bind ", "at least Concurrency ", "at least --concurrency ", "at least Retry.Base ", "at least --retry-base "}
+	for field, flag := range map[string]string{
+		"Retry.Attempts": "max-attempts", "Retry.Base": "retry-base", "Retry.Factor": "retry-factor", "Retry.Cap": "retry-cap", "Retry.Jitter": "retry-jitter",
+		"Concurrency": "concurrency", "Prefetch": "prefetch", "DrainTimeout": "drain-timeout", "ConsumerTimeout": "consumer-timeout", "StartWithin": "connect-timeout",
+		"SingleActive:": "single-active:", "BindArguments:": "bind-argument:",
+	} {
+		fields = append([]string{"consumer: " + field, "--" + flag}, fields...)
+	}
+	return fields
 }
 
 // openLedger returns what remembers in Redis which messages a command has succeeded with.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // consumedMessage is what `consume -o jsonl` prints for each message.
 type consumedMessage struct {
 	ID         string       `json:"id"`
-	RoutingKey string       `json:"routing_key"`
+	RoutingKey string       `json:"key"`
 	Path       message.Path `json:"path,omitempty"`
 	Published  *time.Time   `json:"published,omitempty"`
 	Due        *time.Time   `json:"due,omitempty"`
@@ -37,7 +38,8 @@ type consumedMessage struct {
 type consumePrinter struct {
 	out    io.Writer
 	format string
-	count  int // 0 means no end
+	bodies bool // what is in messages is shown in the table
+	count  int  // 0 means no end
 	stop   context.CancelFunc
 	// timeout is what stops it, too.
 	timeout time.Duration
@@ -48,12 +50,27 @@ type consumePrinter struct {
 	err    error                     // of writing
 }
 
-const consumeRow = "%-24s  %-20s  %-22s  %9s  %s\n"
+const (
+	consumeRow     = "%-24s  %-20s  %-22s  %9s  %s\n"
+	consumeBodyRow = "%-24s  %-20s  %-22s  %9s  %-14s  %s"
+	// bodyShown is how much of a body a table has, in characters.
+	bodyShown = 60
+)
 
 func (p *consumePrinter) header() {
 	if p.format == formatTable {
-		p.note(fmt.Fprintf(p.out, consumeRow, "ID", "ROUTING KEY", "PATH", "LATENESS", "OUTCOME"))
+		p.row("ID", "ROUTING KEY", "PATH", "LATENESS", "OUTCOME", "BODY")
 	}
+}
+
+// row writes a line of the table.
+func (p *consumePrinter) row(id, key, path, lateness, outcome, body string) {
+	if !p.bodies {
+		p.note(fmt.Fprintf(p.out, consumeRow, id, key, path, lateness, outcome))
+		return
+	}
+	line := fmt.Sprintf(consumeBodyRow, id, key, path, lateness, outcome, body)
+	p.note(fmt.Fprintln(p.out, strings.TrimRight(line, " ")))
 }
 
 // orderClosed notes what came of an order until observe prints it.
@@ -73,7 +90,7 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 	if p.format == formatJSONL {
 		p.note(0, json.NewEncoder(p.out).Encode(m))
 	} else {
-		p.note(fmt.Fprintf(p.out, consumeRow, printable.Text(m.ID), printable.Text(m.RoutingKey), printable.Text(string(m.Path)), m.lateness(), printable.Text(m.outcome())))
+		p.row(printable.Text(m.ID), printable.Text(m.RoutingKey), printable.Text(string(m.Path)), m.lateness(), printable.Text(m.outcome()), m.beginning())
 	}
 	if o.Outcome == consumer.Delayed || o.Outcome == consumer.Dropped {
 		return // it comes again
@@ -125,6 +142,18 @@ func (p *consumePrinter) result(ctx context.Context) error {
 		return fmt.Errorf("interrupted after %d of %d messages: %w", p.seen, p.count, context.Cause(ctx))
 	}
 	return p.err
+}
+
+// beginning is that of the body, on one line.
+func (m *consumedMessage) beginning() string {
+	if m.Body == nil {
+		return fmt.Sprintf("(%d bytes)", len(m.BodyBase64))
+	}
+	text := []rune(*m.Body)
+	if len(text) > bodyShown {
+		text = append(text[:bodyShown], '…')
+	}
+	return printable.Text(string(text))
 }
 
 func (m *consumedMessage) lateness() string {

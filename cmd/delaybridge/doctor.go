@@ -26,8 +26,9 @@ where a bridge runs, and with its settings: its user and this machine's clock ar
 examined, too.
 
 What cannot be looked at is a finding as well, and the other checks go on. The user of
-the management URL needs the tag monitoring, for permissions administrator. What only
-rabbitmqctl shows is looked at with --rabbitmqctl.
+the management URL needs the tag monitoring, for permissions administrator; where that URL is
+empty, what AMQP and Redis tell is examined. What only rabbitmqctl shows is looked at with
+--rabbitmqctl.
 
 Takes a few seconds; some 20 where it has to look again to tell what passes from what
 stays. No check takes more than 30 seconds: what a server has not answered by then is not
@@ -38,7 +39,7 @@ is unreachable; notes alone are no reason.`,
   delaybridge doctor --ignore redis-settings-unseen,one-bridge`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON)
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	control := cmd.Flags().String("rabbitmqctl", "", "how to run rabbitmqctl on a node: the program, and arguments, separated by spaces")
 	ignore := cmd.Flags().StringSlice("ignore", nil, "codes of findings to leave out, comma-separated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -51,7 +52,7 @@ is unreachable; notes alone are no reason.`,
 				return usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
 			}
 		}
-		management, err := managementOf(settings)
+		management, err := managementIfAny(settings)
 		if err != nil {
 			return err
 		}
@@ -61,9 +62,10 @@ is unreachable; notes alone are no reason.`,
 			return err
 		}
 		defer func() { _ = client.Close() }()
+		needed, _ := a.topologyInRedis(cmd.Context(), settings) // that Redis does not answer is a finding
 		shown := a.newWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
-			Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,
+			Topology: needed, Shards: settings.Topology.Shards(), AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,
 			RabbitMQCtl: strings.Fields(*control), Patience: settings.ConnectTimeout,
 			Progress: func(left []string) { shown.describe("examining: " + firstFew(left)) },
 		})
@@ -113,9 +115,11 @@ func summary(r doctor.Report) string {
 }
 
 func (a *app) printReport(format string, r doctor.Report) error {
-	if format == formatJSON {
+	if format != formatTable {
 		encoder := json.NewEncoder(a.out)
-		encoder.SetIndent("", "  ")
+		if format == formatJSON {
+			encoder.SetIndent("", "  ")
+		}
 		encoder.SetEscapeHTML(false) // commands are to be read
 		return encoder.Encode(r)
 	}
@@ -128,8 +132,12 @@ func (a *app) printReport(format string, r doctor.Report) error {
 		fmt.Fprintf(&text, format+"\n", escaped...)
 	}
 	for _, c := range r.Checks {
-		mark := map[string]string{doctor.OutcomeFine: "ok", doctor.OutcomeFindings: "!!", doctor.OutcomeNotMade: "??"}[c.Outcome]
-		line("[%s] %s", mark, c.Name)
+		switch mark := map[string]string{doctor.OutcomeFine: "ok", doctor.OutcomeFindings: "!!", doctor.OutcomeNotMade: "??"}[c.Outcome]; {
+		case c.Outcome == doctor.OutcomeFindings && r.OnlyNotes(c):
+			line("[ok] %s (noted: %s)", c.Name, strings.Join(c.Codes, ", "))
+		default:
+			line("[%s] %s", mark, c.Name)
+		}
 	}
 	for _, f := range r.Findings {
 		line("\n%s %s: %s", strings.ToUpper(string(f.Severity)), f.Code, f.Subject)

@@ -63,6 +63,7 @@ was removed from there.`,
 			if err != nil {
 				return err
 			}
+			a.sayTarget(c)
 			e := &eraser{app: a, park: park, config: c, entry: *entry}
 			for _, id := range ids {
 				if !slices.Contains(e.ids, id) {

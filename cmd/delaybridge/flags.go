@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -29,6 +31,39 @@ func (d *duration) Type() string { return "duration" }
 func durationFlag(flags *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
 	flags.Var((*duration)(d), name, usage)
+}
+
+// inFlags is an error of a library, with the names of flags for those of its fields.
+type inFlags struct {
+	error
+	names *strings.Replacer
+}
+
+// byFlags has err name flags. Pairs are what the library says, and what to say instead.
+func byFlags(err error, pairs ...string) error {
+	if err == nil {
+		return nil
+	}
+	return inFlags{err, strings.NewReplacer(pairs...)}
+}
+
+func (e inFlags) Error() string { return e.names.Replace(e.error.Error()) }
+
+func (e inFlags) Unwrap() error { return e.error }
+
+// notNegative names the flags of a command that are given, and less than nothing.
+func notNegative(flags *pflag.FlagSet) error {
+	var faults []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		d, isDuration := f.Value.(*duration)
+		switch {
+		case isDuration && *d < 0:
+			faults = append(faults, fmt.Errorf("--%s %v: must not be negative", f.Name, time.Duration(*d)))
+		case f.Value.Type() == "int" && strings.HasPrefix(f.Value.String(), "-"):
+			faults = append(faults, fmt.Errorf("--%s %s: must not be negative", f.Name, f.Value))
+		}
+	})
+	return errors.Join(faults...)
 }
 
 // parseSince reads an instant, or how long ago it was; without text it is zero.

@@ -1,3 +1,5 @@
+//go:build !pages
+
 // Command delaybridge gives plain RabbitMQ exact, durable message delays.
 package main
 

@@ -275,6 +275,9 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	if settings.LogLevel == slog.LevelInfo {
 		settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
+	if record != nil {
+		a.sayTarget(settings)
+	}
 	log := a.logger(settings)
 	provider, flush, err := a.openTraces(ctx, "quarantine", log)
 	if err != nil {

@@ -88,7 +88,7 @@ func (p *itemPrinter) end() error {
 type quarantineSummary struct {
 	ID         string     `json:"id"`
 	Queue      string     `json:"queue,omitempty"` // from which it comes
-	RoutingKey string     `json:"routing_key"`
+	RoutingKey string     `json:"key"`
 	Entry      string     `json:"entry,omitempty"`
 	Attempts   int        `json:"attempts"`
 	Since      *time.Time `json:"since,omitempty"` // absent where it is unknown

@@ -68,14 +68,17 @@ func readmeBlocks(t *testing.T) map[string]readmeBlock {
 // steps are called, or by a test.
 func coveredElsewhere() map[string]string {
 	return map[string]string{
-		"make demo":          "step demo, and examples/demo",
-		"make test":          "steps tests on ...",
-		"make test-clusters": "steps parking and consuming on Redis Cluster",
-		"make lint":          "step lint",
-		"make fault":         "step fault, and internal/fault",
-		"make bench":         "bench",
-		"make bench-scale":   "bench",
-		"make bench-compare": "bench/compare",
+		"make demo":                  "step demo, and examples/demo",
+		"make test":                  "steps tests on ...",
+		"make test-clusters":         "steps parking and consuming on Redis Cluster",
+		"make lint":                  "step lint",
+		"make fault":                 "step fault, and internal/fault",
+		"make bench":                 "bench",
+		"make bench-scale":           "bench",
+		"make bench-compare":         "bench/compare",
+		"docker compose up --detach": "step release",
+		"docker compose --profile consumer up --detach":                                            "step release",
+		"docker compose exec bridge delaybridge publish --id order-1 --key order.unpaid --in 7.3s": "step release",
 	}
 }
 
@@ -281,7 +284,7 @@ func TestReadmeSession(t *testing.T) {
 	want := map[string]*expected{
 		"delaybridge consume": {},
 		"delaybridge publish --id order-1 --key order.unpaid --in 7.3s": {prints: []string{`order-1 +order\.unpaid +parked`}},
-		"wait": {prints: []string{`(?m)^order-1 +order\.unpaid .*acknowledged`}},
+		"wait": {prints: []string{`(?m)^order-1 +order\.unpaid .*acknowledged +close me$`}},
 		"delaybridge publish --id order-2 --key order.unpaid --in 1h": {prints: []string{`order-2 +order\.unpaid +parked`}},
 		"delaybridge list":                  {prints: []string{`order-2 +parked`}},
 		"delaybridge get order-2":           {prints: []string{`(?m)^STATE +parked$`, `(?m)^WHERE +in Redis`}},

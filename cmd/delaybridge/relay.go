@@ -323,7 +323,7 @@ type failedRow struct {
 	Action    string    `json:"action"`
 	ID        string    `json:"id"`
 	Entry     string    `json:"entry,omitempty"`
-	Key       string    `json:"routing_key,omitempty"`
+	Key       string    `json:"key,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	FailedAt  time.Time `json:"failed_at"`
 	Reason    string    `json:"reason"`

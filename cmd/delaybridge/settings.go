@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
@@ -18,6 +20,7 @@ type flagSettings struct {
 	lookupEnv func(string) (string, bool)
 	flags     *pflag.FlagSet
 	file      string
+	context   string
 	logger    func(config) *slog.Logger // warns of files that others may read
 }
 
@@ -28,6 +31,7 @@ func newSettings(lookupEnv func(string) (string, bool)) *flagSettings {
 func (s *flagSettings) register(flags *pflag.FlagSet, logger func(config) *slog.Logger) {
 	s.flags, s.logger = flags, logger
 	flags.StringVar(&s.file, "config", "", fmt.Sprintf("YAML file with settings (environment: %s)", settings.FileVariable))
+	flags.StringVar(&s.context, "context", "", fmt.Sprintf("name of a set of settings in delaybridge/contexts.yaml of your folder of settings, in place of file and environment (environment: %s)", settings.ContextVariable))
 	for _, setting := range settings.All() {
 		addFlags(flags, setting)
 	}
@@ -42,7 +46,7 @@ func addFlags(flags *pflag.FlagSet, setting settings.Setting) {
 
 func (s *flagSettings) sources(flags *pflag.FlagSet) settings.Sources {
 	return settings.Sources{
-		LookupEnv: s.lookupEnv, File: s.file, FileFrom: "flag --config",
+		LookupEnv: s.lookupEnv, File: s.file, FileFrom: "flag --config", Context: s.context,
 		Flag: func(key string) (string, bool) {
 			flag := flags.Lookup(key)
 			return flag.Value.String(), flag.Changed
@@ -69,6 +73,20 @@ func (s *flagSettings) config() (config, error) {
 		secretfile.Warn(s.logger(c), path)
 	}
 	return c, nil
+}
+
+// sayTarget tells people, before something is removed, where: on a terminal, and always with a
+// context, whose name does not say.
+func (a *app) sayTarget(c config) {
+	if c.Context == "" && !isTerminal(a.err) {
+		return
+	}
+	context := ""
+	if c.Context != "" {
+		context = "context " + c.Context + ": "
+	}
+	fmt.Fprintf(a.err, "%sRabbitMQ %s, Redis %s, prefix %s\n",
+		printable.Text(context), printable.Text(broker.Redact(c.AMQPURL)), printable.Text(broker.Redact(c.RedisURL)), printable.Text(c.Topology.Prefix()))
 }
 
 // own reads a setting that one command alone has, whose flags are among flags.

@@ -184,6 +184,9 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 			"DELAYBRIDGE_TOMBSTONES":      "-1h",
 			"DELAYBRIDGE_LOG_LEVEL":       "loud",
 			"DELAYBRIDGE_LOG_FORMAT":      "xml",
+			"DELAYBRIDGE_AMQP_URL":        "amqp://u:s3c ret@h/",
+			"DELAYBRIDGE_MANAGEMENT_URL":  "http://u:s3cret@h:port",
+			"DELAYBRIDGE_REDIS_URL":       "redis://:s3cret%zz@h/0",
 
 			"DELAYBRIDGE_REDIS_WAIT_REPLICAS":  "all",
 			"DELAYBRIDGE_QUARANTINE_RETENTION": "-1h",
@@ -207,10 +210,15 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		`quarantine-retention (from environment DELAYBRIDGE_QUARANTINE_RETENTION): "-1h": must not be negative; 0s is for ever`,
 		`unrouted-retention (from environment DELAYBRIDGE_UNROUTED_RETENTION): "for ever" is not a duration`,
 		`"loud": use debug, info, warn or error`, `"xml": use text or json`,
+		"amqp-url (from environment DELAYBRIDGE_AMQP_URL): it is no URL", "management-url (from environment DELAYBRIDGE_MANAGEMENT_URL): it is no URL",
+		"redis-url (from environment DELAYBRIDGE_REDIS_URL): it is no URL: a port is a number, and in user and password write % as %25",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
+	}
+	if strings.Contains(err.Error(), "s3c") {
+		t.Errorf("a password is in %q", err)
 	}
 }
 

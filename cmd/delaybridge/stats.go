@@ -32,7 +32,7 @@ func newStatsCommand(a *app) *cobra.Command {
 		Long: `Counts what is parked, being promoted and remembered in Redis, and what is in tiers,
 lanes, inbox, unrouted and quarantine. Redis is asked in small steps. Messages of tiers
 and lanes that are due, and not yet taken by the queue they lead to, are counted by the
-management API alone, up to ten seconds late.
+management API alone, up to ten seconds late; with an empty management-url they are not.
 
 Each source has as long as --timeout says; on a terminal, standard error shows which one
 is asked. What cannot be had is left out and said on standard error; the exit code is 4 where Redis
@@ -173,7 +173,7 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 // brokerStats asks over AMQP, whose answers are not old, and the management API for what
 // AMQP does not tell.
 func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
-	management, err := managementOf(c)
+	management, err := managementIfAny(c)
 	if err != nil {
 		return nil, err
 	}
@@ -200,12 +200,25 @@ func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
 		fmt.Fprintf(a.err, "delaybridge: queues that do not answer, and are not counted: %s\n", printable.Text(strings.Join(counts.Silent, ", ")))
 		s.Silent = counts.Silent
 	}
-	if n, err := t.CountNotTaken(ctx, management); err == nil {
-		s.NotTaken = &n
-	} else {
+	s.NotTaken, err = countNotTaken(ctx, t, management)
+	if err != nil {
 		fmt.Fprintf(a.err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", printable.Text(oneLine(err)))
 	}
 	return s, nil
+}
+
+// errNoManagement says why what only the management API tells is not known.
+var errNoManagement = errors.New("only the management API knows, and management-url is empty")
+
+func countNotTaken(ctx context.Context, t *topology.Topology, management *topology.Management) (*int, error) {
+	if management == nil {
+		return nil, errNoManagement
+	}
+	n, err := t.CountNotTaken(ctx, management)
+	if err != nil {
+		return nil, err
+	}
+	return &n, nil
 }
 
 func byTTL(counts map[time.Duration]int) []queueStats {

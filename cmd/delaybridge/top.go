@@ -37,7 +37,7 @@ with -o jsonl it prints one as an object per line at each interval until it is i
 The exit code is then 4 where Redis or RabbitMQ is unreachable.
 
 Rates of tiers and lanes come from the management API, lateness from what consumers tell
-Redis. What is not known is shown as –.`,
+Redis. What is not known is shown as –, such as those rates where management-url is empty.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
 	var o topOptions
@@ -71,7 +71,7 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 	if live && (!isTerminal(a.in) || !isTerminal(a.out)) {
 		return usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
 	}
-	management, err := managementOf(settings)
+	management, err := managementIfAny(settings)
 	if err != nil {
 		return err
 	}
@@ -80,10 +80,11 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 		return err
 	}
 	defer closePark()
+	needed, _ := a.topologyInRedis(ctx, settings)
 	s := sampler.New(sampler.Config{
-		Park: park, Topology: settings.Topology, AMQPURL: settings.AMQPURL, Management: management, Interval: o.interval,
+		Park: park, Topology: needed, AMQPURL: settings.AMQPURL, Management: management, Interval: o.interval,
 	})
-	book := top.NewBook(settings.Topology, time.Now())
+	book := top.NewBook(needed, time.Now())
 	switch {
 	case live:
 		return a.topLive(ctx, o, s, book)
@@ -157,6 +158,9 @@ func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if exitCode(ctx, failed) == exitFailed { // an answer that did not come in time
+		failed = codedError{exitUnreachable, failed}
 	}
 	return errors.Join(a.printPicture(book.Picture(time.Now()), o), failed)
 }

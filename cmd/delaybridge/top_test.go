@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,4 +244,35 @@ func TestTopWithoutServers(t *testing.T) {
 	x = startInTerminal(t, vars, 80, 24, "top")
 	x.ends(exitUsage)
 	x.await("the reason is left on the screen", contains("refused user name or password"))
+}
+
+// A broker that accepts connections and says nothing is one that cannot be reached.
+func TestTopOfASilentBroker(t *testing.T) {
+	t.Parallel()
+	vars := scriptEnv(t)
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+		}
+	}()
+	vars["DELAYBRIDGE_AMQP_URL"] = "amqp://" + listener.Addr().String() + "/" + vars["DELAYBRIDGE_PREFIX"]
+	code, stdout, stderr := runIn(t, vars, "top", "--once", "--interval", "200ms")
+	if code != exitUnreachable || !strings.Contains(stdout, "RabbitMQ does not answer") {
+		t.Errorf("exit code %d, want %d:\n%s%s", code, exitUnreachable, stdout, stderr)
+	}
+	if err := listener.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended
 }

@@ -81,6 +81,7 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 	if err != nil {
 		return err
 	}
+	a.sayTarget(settings)
 	bar := a.newWorking("pruning")
 	o.Progress = func(left []topology.Left) {
 		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Reason)))
@@ -89,7 +90,7 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 	err = a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 		o = park.PruneOptions(o)
 		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			pruned, err = settings.Topology.Prune(ctx, channels, management, o)
+			pruned, err = a.neededTopology(ctx, settings).Prune(ctx, channels, management, o)
 			return err
 		})
 		if len(pruned.Changes) > 0 && !o.DryRun {

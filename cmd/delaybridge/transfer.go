@@ -118,7 +118,7 @@ number, and all others are imported.`,
   delaybridge import --prefix shop --shards 12 parked.jsonl`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON)
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		input, size := a.in, int64(-1)
@@ -237,7 +237,7 @@ func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.R
 		return err
 	}
 	var err error
-	if format == formatJSON {
+	if format != formatTable {
 		err = json.NewEncoder(a.out).Encode(done)
 	} else {
 		_, err = fmt.Fprintf(a.out, "parked %d, parked before %d, cancelled %d, failed %d\n", done.Parked, done.Before, done.Cancelled, done.Failed)

@@ -53,6 +53,8 @@ type Config struct {
 
 const (
 	dialTimeout = 10 * time.Second
+	// leastDialTimeout is what a busy broker needs for the handshake, even where patience ends.
+	leastDialTimeout = 5 * time.Second
 	// openWithin is how long the broker may take to open a channel. It opens none on a
 	// connection that it has stopped to read.
 	openWithin = 15 * time.Second
@@ -151,7 +153,7 @@ func (c *Conn) supervise(ctx context.Context) error {
 	}
 	said := ""
 	for ctx.Err() == nil {
-		conn, hangUp, err := c.dial(ctx)
+		conn, hangUp, err := c.dial(ctx, dialWithin(endOf(lost, patience)))
 		if err == nil {
 			connected, said = true, ""
 			log.Info("connected to RabbitMQ", "address", conn.RemoteAddr())
@@ -171,6 +173,9 @@ func (c *Conn) supervise(ctx context.Context) error {
 			return fmt.Errorf("%w at %s for %v: %w; is it running, and is the address right?", ErrUnreachable, Redact(c.config.URL), patience, err)
 		}
 		pause := wait.NextBackOff()
+		if end := endOf(lost, patience); !end.IsZero() {
+			pause = min(pause, time.Until(end))
+		}
 		if text := err.Error(); text != said { // an outage of hours is one line
 			said = text
 			log.Warn("no connection to RabbitMQ; it is tried again until there is one", "error", err, "retry_in", pause)
@@ -181,6 +186,14 @@ func (c *Conn) supervise(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// endOf is when patience ends, or zero where it has no end.
+func endOf(lost time.Time, patience time.Duration) time.Time {
+	if patience <= 0 {
+		return time.Time{}
+	}
+	return lost.Add(patience)
 }
 
 // blockedGrace is how long a broker that has blocked publishers may take to close a connection.

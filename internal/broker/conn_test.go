@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -291,6 +292,35 @@ func TestRunEndsWhereTryingAgainIsInVain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A limit of so long is not exceeded by a pause, nor by a host that does not answer.
+func TestGivesUpWhenTheLimitIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 15 * time.Second
+		conn, err := broker.New(broker.Config{URL: "amqp://127.0.0.1:1/", StartWithin: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := conn.Run(t.Context()); !errors.Is(err, broker.ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != patience {
+			t.Errorf("it gave up after %v, want %v", took, patience)
+		}
+		for left, want := range map[time.Duration]time.Duration{
+			time.Minute: 10 * time.Second, 7 * time.Second: 7 * time.Second, -time.Second: 5 * time.Second,
+		} {
+			if got := broker.DialWithin(time.Now().Add(left)); got != want {
+				t.Errorf("%v before the limit a host may take %v, want %v", left, got, want)
+			}
+		}
+		if got := broker.DialWithin(time.Time{}); got != 10*time.Second {
+			t.Errorf("without a limit a host may take %v", got)
+		}
+	})
 }
 
 // Which host comes first is chance; ten connections leave none that did not try the dead one.

@@ -15,9 +15,18 @@ import (
 	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
 
+// dialWithin is how long a host may take to connect, where patience ends at an instant. Zero is
+// never.
+func dialWithin(end time.Time) time.Duration {
+	if end.IsZero() {
+		return dialTimeout
+	}
+	return min(dialTimeout, max(leastDialTimeout, time.Until(end)))
+}
+
 // dial tries the hosts in random order, so that the connections of many processes spread over
 // the nodes. It also returns what ends the connection without a word to the broker.
-func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error) {
+func (c *Conn) dial(ctx context.Context, within time.Duration) (*amqp.Connection, func() error, error) {
 	rawURL, err := c.config.url()
 	if err != nil {
 		return nil, nil, err
@@ -25,7 +34,7 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error)
 	hosts := Hosts(rawURL)
 	var failed error
 	for _, i := range rand.Perm(len(hosts)) { //nolint:gosec // it keeps no secret
-		conn, hangUp, err := c.dialHost(ctx, hosts[i])
+		conn, hangUp, err := c.dialHost(ctx, within, hosts[i])
 		switch {
 		case err == nil:
 			return conn, hangUp, nil
@@ -38,7 +47,7 @@ func (c *Conn) dial(ctx context.Context) (*amqp.Connection, func() error, error)
 	return nil, nil, failed
 }
 
-func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, func() error, error) {
+func (c *Conn) dialHost(ctx context.Context, within time.Duration, rawURL string) (*amqp.Connection, func() error, error) {
 	uri, err := amqp.ParseURI(rawURL)
 	if err != nil {
 		return nil, nil, err
@@ -60,13 +69,13 @@ func (c *Conn) dialHost(ctx context.Context, rawURL string) (*amqp.Connection, f
 		Properties: properties,
 		SASL:       outspoken(uri, properties),
 		Dial: func(network, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
+			conn, err := (&net.Dialer{Timeout: within}).DialContext(ctx, network, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
 			if err != nil {
 				return nil, err
 			}
 			socket = conn
 			// The library lifts this deadline once the handshake is done.
-			if err = conn.SetDeadline(time.Now().Add(dialTimeout)); err == nil && !isPlain {
+			if err = conn.SetDeadline(time.Now().Add(within)); err == nil && !isPlain {
 				conn, err = tlsurl.Client(ctx, conn, u.Query(), c.config.TLS, uri.Host)
 			}
 			if err != nil {

@@ -1,6 +1,9 @@
 package broker
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // Gather is gather.
 func Gather(conn net.Conn) net.Conn { return gather(conn) }
@@ -15,3 +18,6 @@ func Gathered(conn net.Conn) int {
 	defer g.mu.Unlock()
 	return len(g.pending)
 }
+
+// DialWithin is dialWithin.
+func DialWithin(end time.Time) time.Duration { return dialWithin(end) }

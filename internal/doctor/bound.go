@@ -21,17 +21,18 @@ type boundQueue struct {
 
 // bound looks for queues of consumers that can hold up a tier for everybody: those that
 // refuse messages when they are full, and those that dead-letter into an entry that is
-// not tracked.
+// not tracked. It also looks for bindings that send what is due round again.
 func (x *examination) bound(ctx context.Context) ([]Finding, error) {
 	queues, err := x.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := x.boundQueues(ctx, queues)
+	bindings, err := x.bindings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var findings []Finding
+	bound := x.boundQueues(queues, bindings)
+	findings := x.loops(bindings)
 	for _, b := range bound {
 		limits := b.limits()
 		if !b.refuses() || len(limits) == 0 {
@@ -68,17 +69,19 @@ func (x *examination) bound(ctx context.Context) ([]Finding, error) {
 	return findings, nil
 }
 
-// boundQueues are those that a ready exchange or the retry exchange leads to, sorted.
-func (x *examination) boundQueues(ctx context.Context, queues map[string]queue) ([]boundQueue, error) {
+func (x *examination) bindings(ctx context.Context) ([]binding, error) {
 	var bindings []binding
-	if err := x.Management.Get(ctx, "bindings/{vhost}", &bindings); err != nil {
-		return nil, err
-	}
+	err := x.Management.Get(ctx, "bindings/{vhost}", &bindings)
+	return bindings, err
+}
+
+// reached are the exchanges that due messages and retries come to. Exchanges may be bound to exchanges.
+func (x *examination) reached(bindings []binding) map[string]bool {
 	reached := map[string]bool{x.Topology.RetryExchange(): true, x.Topology.Unrouted(): true}
 	for _, name := range x.readyExchanges() {
 		reached[name] = true
 	}
-	for again := true; again; { // exchanges may be bound to exchanges
+	for again := true; again; {
 		again = false
 		for _, b := range bindings {
 			if reached[b.Source] && b.DestinationType == "exchange" && !reached[b.Destination] {
@@ -86,6 +89,30 @@ func (x *examination) boundQueues(ctx context.Context, queues map[string]queue) 
 			}
 		}
 	}
+	return reached
+}
+
+// loops names the bindings by which what is due comes to an entry exchange again. Behind an entry exchange
+// everything is reached, so only what leads there from elsewhere counts.
+func (x *examination) loops(bindings []binding) []Finding {
+	reached := x.reached(bindings)
+	entry := map[string]bool{}
+	for _, e := range append(x.Topology.Entries(), topology.Entry{}) {
+		entry[x.Topology.EntryExchangeOf(e.Name)] = true
+	}
+	var findings []Finding
+	for _, b := range bindings {
+		if reached[b.Source] && !entry[b.Source] && entry[b.Destination] && b.DestinationType == "exchange" {
+			findings = append(findings, find(readyLoop, "exchange "+b.Source, fmt.Sprintf("due messages come to it, and it leads to %s, by routing key %q", b.Destination, printable.Text(b.RoutingKey)),
+				x.remove(strings.Join([]string{"bindings/{vhost}/e", pathSegment(b.Source), "e", pathSegment(b.Destination), pathSegment(b.PropertiesKey)}, "/"))))
+		}
+	}
+	return findings
+}
+
+// boundQueues are those that a ready exchange or the retry exchange leads to, sorted.
+func (x *examination) boundQueues(queues map[string]queue, bindings []binding) []boundQueue {
+	reached := x.reached(bindings)
 	unbinding := map[string][]string{}
 	for _, b := range bindings {
 		if _, there := queues[b.Destination]; there && reached[b.Source] && b.DestinationType == "queue" {
@@ -98,7 +125,7 @@ func (x *examination) boundQueues(ctx context.Context, queues map[string]queue) 
 	for _, name := range slices.Sorted(maps.Keys(unbinding)) {
 		bound = append(bound, boundQueue{queues[name], unbinding[name]})
 	}
-	return bound, nil
+	return bound
 }
 
 func (x *examination) readyExchanges() []string {

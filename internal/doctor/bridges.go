@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,14 +23,7 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 	if err != nil {
 		return nil, err
 	}
-	shards := strconv.Itoa(x.Topology.Shards())
-	if i.Version != "" && (i.Version != i.WantVersion || i.Shards != shards) {
-		found := fmt.Sprintf("in use with shards %s, not %s", i.Shards, shards)
-		if i.Version != i.WantVersion {
-			found = fmt.Sprintf("it holds what another release of delaybridge has parked (layout %s, not %s)", i.Version, i.WantVersion)
-		}
-		findings = append(findings, find(redisLayout, "prefix "+x.Topology.Prefix(), found, "delaybridge config show"))
-	}
+	findings = append(findings, x.judgeLayout(i)...)
 	switch len(i.Bridges) {
 	case 0:
 		findings = append(findings, find(noBridge, "prefix "+x.Topology.Prefix(), "no bridge is in the register of this Redis", "delaybridge bridge"))
@@ -56,10 +50,29 @@ func (x *examination) bridges(ctx context.Context) (findings []Finding, err erro
 	findings = append(findings, x.reported(i)...)
 	for _, l := range i.Leases {
 		if found := judgeLease(l, i.Now); found != "" {
-			findings = append(findings, find(leaseExpired, fmt.Sprintf("shard %d", l.Shard), found, "delaybridge bridge"))
+			findings = append(findings, find(leaseExpired, "shard "+l.Name, found, "delaybridge bridge"))
 		}
 	}
 	return findings, nil
+}
+
+// judgeLayout compares what is noted down in Redis with this release and its configuration.
+func (x *examination) judgeLayout(i redisbridge.Inspection) (findings []Finding) {
+	prefix, shards := "prefix "+x.Topology.Prefix(), strconv.Itoa(cmp.Or(x.Shards, x.Topology.Shards()))
+	switch {
+	case i.Version == "":
+	case i.Version != i.WantVersion:
+		found := fmt.Sprintf("it holds what another release of delaybridge has parked (layout %s, not %s)", i.Version, i.WantVersion)
+		findings = append(findings, find(redisLayout, prefix, found, "delaybridge config show"))
+	case i.NextShards > 0:
+		found := fmt.Sprintf("its number of shards is being changed from %s to %d", i.Shards, i.NextShards)
+		findings = append(findings, find(shardsChanged, prefix, found, fmt.Sprintf("delaybridge reshard %d", i.NextShards)))
+	case i.Shards != shards && i.Generation > 0:
+		findings = append(findings, find(shardsChanged, prefix, fmt.Sprintf("it has %s shards, and %s are configured", i.Shards, shards), "delaybridge config show"))
+	case i.Shards != shards:
+		findings = append(findings, find(redisLayout, prefix, fmt.Sprintf("in use with shards %s, not %s", i.Shards, shards), "delaybridge config show"))
+	}
+	return findings
 }
 
 // reported finds what only a bridge can see, once, as the first one says that does.

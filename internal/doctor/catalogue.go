@@ -6,6 +6,7 @@ const (
 	brokerRefused         = "broker-refused"
 	managementUnreachable = "management-unreachable"
 	managementRefused     = "management-refused"
+	managementUnset       = "management-unset"
 	redisUnreachable      = "redis-unreachable"
 	redisRefused          = "redis-refused"
 	checkNotMade          = "check-not-made"
@@ -41,6 +42,7 @@ const (
 	unroutedHolds   = "unrouted-messages"
 	tierWedged      = "tier-wedged"
 	deadLetterCycle = "dead-letter-cycle"
+	readyLoop       = "ready-loop"
 	queueRefuses    = "queue-refuses"
 
 	redisVersion      = "redis-version"
@@ -64,6 +66,7 @@ const (
 	messageNewer     = "message-newer"
 	redisLayout      = "redis-layout"
 	noBridge         = "no-bridge"
+	shardsChanged    = "shards-changed"
 	oneBridge        = "one-bridge"
 	bridgeReleases   = "bridge-releases"
 	leaseExpired     = "lease-expired"
@@ -88,6 +91,7 @@ func catalogue() map[string]kind {
 		brokerRefused:         {Problem, "whoever has these settings cannot use the broker", "correct amqp-url; or see whether virtual host and user are there, and let the user in"},
 		managementUnreachable: {Problem, "messages travel without it; most of what can be wrong with RabbitMQ cannot be seen", ""},
 		managementRefused:     {Warning, "most of what can be wrong with RabbitMQ cannot be seen", "correct management-url; or give the user a tag and access to the virtual host, without any permission there"},
+		managementUnset:       {Note, "most of what can be wrong with RabbitMQ is not looked at", "set it, with a user who has the tag monitoring; for permissions, administrator"},
 		redisUnreachable:      {Problem, "nothing is parked, and what is parked waits; what is in the lanes and tiers goes on", "bring Redis back, or correct redis-url"},
 		redisRefused:          {Problem, "whoever has these settings cannot use Redis", "correct redis-url, or permit the user what Redis names"},
 		checkNotMade:          {Warning, "nobody knows whether this is in order", "mend what it says, and run the doctor again"},
@@ -123,6 +127,7 @@ func catalogue() map[string]kind {
 		unroutedHolds:   {Problem, "they are due, and nobody has bound a queue for them", "bind a queue; then the shovel publishes all that waits there again, once for all keys, and removes itself; give it no destination: in a ready exchange, headers that a stranger has forged would count"},
 		tierWedged:      {Problem, "they are due, and the queue they lead to does not take them; after as many as the dead-letter prefetch nobody's messages leave the tier or lane any more", "have its consumers work, or raise its limit; the tier tries again by itself (on RabbitMQ 3.10 drain the queue before a limit is lifted)"},
 		deadLetterCycle: {Problem, "to RabbitMQ each of its messages that comes back is a cycle, which it drops, or keeps in the tier and tries for ever; as many as the dead-letter prefetch hold up everybody's messages of that tier", "make the entry a tracked one (+tracked), or name another dead-letter exchange. Where a tier is wedged already: unbind the queue (the commands), and within the dead-letter worker's pause the tier goes on, with the queue's messages in the unrouted queue; bind it again once the entry is tracked"},
+		readyLoop:       {Warning, "what is due and matches all these bindings still has its x-delay: it is delayed and delivered again, without end", "delete one of the bindings (the command), or see that no routing key matches all of them"},
 		queueRefuses:    {Warning, "once it is full, the tier or lane keeps its messages; as many as the dead-letter prefetch hold up everybody's there", "give it no length limit, or the overflow drop-head; on RabbitMQ 3.10 drain it before you lift its limit"},
 
 		redisVersion:      {Warning, "delaybridge is tested on Redis 7 and 8, and Valkey 8 and 9", "upgrade"},
@@ -146,6 +151,7 @@ func catalogue() map[string]kind {
 		messageNewer:     {Problem, "the message stays in Redis until a bridge can read it; others are not held up", "replace the bridges by the later release; top has their versions"},
 		redisLayout:      {Problem, "a bridge or producer with these settings refuses to work", "set shards to what is in use, or choose another prefix"},
 		noBridge:         {Problem, "nothing is promoted: messages become late", ""},
+		shardsChanged:    {Note, "what Redis has counts; while messages move, export, import and prune have to wait", "wait until that is over, and set shards to the number that Redis has then"},
 		oneBridge:        {Note, "nobody takes over when it dies", "start another one, on another machine"},
 		bridgeReleases:   {Note, "they work together; what only the later release does or mends depends on the bridge", "update those that are behind, one after the other; or see why an update has stopped"},
 		leaseExpired:     {Problem, "its messages wait, and are late", "start a bridge; where one runs, see its log, and whether RabbitMQ has an alarm"},

@@ -29,9 +29,13 @@ import (
 type Config struct {
 	// Topology is the bridges' own. Required.
 	Topology *topology.Topology
+	// Shards is the number that is configured, where Topology has that which Redis has. Defaults to
+	// that of Topology.
+	Shards int
 	// AMQPURL is the one that the bridges have: its user is examined. Required.
 	AMQPURL string
-	// Management asks about the virtual host of AMQPURL. Required.
+	// Management asks about the virtual host of AMQPURL. Defaults to none: then what AMQP and
+	// Redis tell is examined.
 	Management *topology.Management
 	// Redis is of redisbridge.NewClient. The doctor does not close it. Required.
 	Redis redis.UniversalClient
@@ -91,6 +95,11 @@ type Report struct {
 // Severe reports whether there is more than notes.
 func (r Report) Severe() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
+}
+
+// OnlyNotes reports whether a check has found no more than notes.
+func (r Report) OnlyNotes(c Check) bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note && slices.Contains(c.Codes, f.Code) })
 }
 
 // Unreachable reports whether a server did not answer.
@@ -194,21 +203,45 @@ func checks() []check {
 		{"feature flags", []server{overManagement}, (*examination).featureFlags, false},
 		{"nodes and alarms", []server{overManagement}, (*examination).nodes, false},
 		{"dead-letter settings", nil, (*examination).deadLetterSettings, true},
-		{"topology and policies", []server{overManagement}, (*examination).topology, true},
+		{checkTopology, []server{overManagement}, (*examination).topology, true},
 		{"permissions", []server{overManagement}, (*examination).permissions, false},
 		{"inbox", []server{overManagement, statistics}, (*examination).inbox, false},
-		{"unbound routing keys", []server{overManagement, overAMQP}, (*examination).unrouted, false},
+		{checkUnrouted, []server{overManagement, overAMQP}, (*examination).unrouted, false},
 		{"queues of consumers", []server{overManagement, statistics}, (*examination).bound, false},
 		{"tiers and lanes", []server{overManagement, statistics}, (*examination).waiting, true},
 		{"Redis' version and state", []server{redisServer}, (*examination).redisState, false},
 		{"Redis' settings", []server{redisServer}, (*examination).redisSettings, false},
 		{"Redis' users", []server{redisServer}, (*examination).redisUsers, false},
-		{"connections", []server{overManagement, overAMQP, redisServer}, (*examination).connections, false},
+		{checkConnections, []server{overManagement, overAMQP, redisServer}, (*examination).connections, false},
 		{"bridges and leases", []server{redisServer}, (*examination).bridges, false},
 		{"one deployment per prefix", []server{overManagement, statistics, redisServer}, (*examination).sharing, true},
 		{"clock of Redis", []server{redisServer}, (*examination).redisClock, true},
 		{"clock of RabbitMQ", []server{overManagement, statistics, overAMQP}, (*examination).brokerClock, true},
 	}
+}
+
+// The checks that are others without the management API.
+const (
+	checkTopology    = "topology and policies"
+	checkUnrouted    = "unbound routing keys"
+	checkConnections = "connections"
+)
+
+// checks are those to make.
+func (x *examination) checks() []check {
+	all := checks()
+	for i, c := range all {
+		switch {
+		case x.Management != nil:
+		case c.name == checkTopology:
+			all[i] = check{c.name, []server{overAMQP}, (*examination).missing, false}
+		case c.name == checkUnrouted:
+			all[i].needs = []server{overAMQP}
+		case c.name == checkConnections:
+			all[i].needs = []server{overAMQP, redisServer}
+		}
+	}
+	return slices.DeleteFunc(all, func(c check) bool { return x.only != nil && !slices.Contains(x.only, c.name) })
 }
 
 // examination is under way.
@@ -266,7 +299,7 @@ const connectionName = "delaybridge doctor"
 
 func (x *examination) examine(ctx context.Context) Report {
 	var r Report
-	all := slices.DeleteFunc(checks(), func(c check) bool { return x.only != nil && !slices.Contains(x.only, c.name) })
+	all := x.checks()
 	for _, c := range all {
 		x.left = append(x.left, c.name)
 	}
@@ -320,7 +353,7 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 	}
 	var work sync.WaitGroup
 	try := func(s server, reach func()) {
-		if needed[s] {
+		if needed[s] && (s != overManagement || x.Management != nil) {
 			work.Go(reach)
 		}
 	}
@@ -345,6 +378,10 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 	})
 	work.Wait()
 	absent = map[server]bool{}
+	if x.Management == nil && needed[overManagement] {
+		absent[overManagement] = true
+		findings = append(findings, find(managementUnset, "setting management-url", "it is empty; "+without(checks, overManagement)))
+	}
 	for _, one := range []struct {
 		server                 server
 		subject                string
@@ -361,12 +398,12 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 			},
 		},
 		{
-			overManagement, x.Management.String(), managementErr, managementUnreachable, managementRefused,
+			overManagement, x.managementName(), managementErr, managementUnreachable, managementRefused,
 			[]string{"rabbitmq-plugins enable rabbitmq_management", "rabbitmq-diagnostics listeners"},
 			[]string{
-				"rabbitmqctl authenticate_user " + printable.Shell(x.Management.User()),
-				"rabbitmqctl set_user_tags " + printable.Shell(x.Management.User()) + " monitoring",
-				"rabbitmqctl set_permissions -p " + printable.Shell(x.Management.VHost()) + " " + printable.Shell(x.Management.User()) + " '^$' '^$' '^$'",
+				"rabbitmqctl authenticate_user " + printable.Shell(x.managementUser()),
+				"rabbitmqctl set_user_tags " + printable.Shell(x.managementUser()) + " monitoring",
+				"rabbitmqctl set_permissions " + x.on() + " " + printable.Shell(x.managementUser()) + " '^$' '^$' '^$'",
 			},
 		},
 		{
@@ -386,7 +423,7 @@ func (x *examination) reach(ctx context.Context, checks []check) (absent map[ser
 	}
 	if x.blind {
 		absent[statistics] = true
-		findings = append(findings, find(statisticsOff, "management API at "+x.Management.String(),
+		findings = append(findings, find(statisticsOff, "management API at "+x.managementName(),
 			"the management plugin keeps no statistics; "+without(checks, statistics), switchStatisticsOn))
 	}
 	return absent, findings

@@ -31,7 +31,7 @@ func TestDoctor(t *testing.T) {
 		"healthy": healthy, "missing": missing, "differs": differs, "leftover": leftover,
 		"policies": policies, "foreign": foreignBinding, "consumed": consumed,
 		"wide": tooWide, "narrow": tooNarrow, "nothing-seen": lacksTags, "writers": writers,
-		"inbox": inbox, "unrouted": unrouted, "shovel": shovelled, "wedged": wedged, "refuses": refuses, "cycle": cycle, "leases": leases, "releases": releases, "layout": layout,
+		"inbox": inbox, "unrouted": unrouted, "shovel": shovelled, "wedged": wedged, "refuses": refuses, "cycle": cycle, "loop": loop, "leases": leases, "releases": releases, "layout": layout,
 		"elsewhere": elsewhere, "other-redis": otherRedis, "away": away, "refused": refused, "clock": clock,
 		"certificates": certificates,
 	} {
@@ -217,6 +217,9 @@ func tooWide(t *testing.T, i *installation) {
 	i.newUser(t, i.user, "administrator", ".*", ".*", ".*")
 	f := i.has(t, ofPermissions, "permission-too-wide", "user "+i.user)
 	privileged := i.has(t, ofPermissions, "user-privileged", "user "+i.user)
+	if f.Severity != doctor.Warning || privileged.Severity != doctor.Warning {
+		t.Errorf("severities %s and %s", f.Severity, privileged.Severity)
+	}
 	i.mend(t, f)
 	i.mend(t, privileged)
 	i.hasNot(t, ofPermissions, f.Code)
@@ -510,6 +513,23 @@ func cycle(t *testing.T, i *installation) {
 		t.Fatal(err)
 	}
 	i.has(t, ofBound, f.Code, "queue byPolicy", "by policy dead")
+}
+
+// What is due and comes to an entry exchange again is delayed again, without end.
+func loop(t *testing.T, i *installation) {
+	t.Helper()
+	ch, top := i.dial(t), i.config.Topology
+	i.hasNot(t, ofBound, "ready-loop")
+	if err := ch.ExchangeBind(top.EntryExchange(), "delayed.#", "amq.topic", false, nil); err != nil { // as MQTT needs it
+		t.Fatal(err)
+	}
+	i.hasNot(t, ofBound, "ready-loop")
+	if err := ch.ExchangeBind("amq.topic", "#", top.ReadyExchange(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := i.has(t, ofBound, "ready-loop", "exchange amq.topic", "it leads to "+top.EntryExchange(), `by routing key "delayed.#"`)
+	i.mend(t, f)
+	i.hasNot(t, ofBound, f.Code)
 }
 
 const ofBridges = "bridges and leases"

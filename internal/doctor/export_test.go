@@ -65,3 +65,8 @@ func JudgeURLs(c Config) (findings []Finding, err error) {
 	}
 	return findings, err
 }
+
+// TriesOut is triesOut for a bridge with this URL.
+func TriesOut(amqpURL string) bool {
+	return (&examination{Config: Config{AMQPURL: amqpURL}}).triesOut()
+}

@@ -198,3 +198,16 @@ func TestBindingsAreSuggestedWithCare(t *testing.T) {
 		}
 	}
 }
+
+// What guest may do is no reason to act where a newcomer tries things out, and only there.
+func TestWhoTriesOut(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"amqp://guest:guest@localhost:5672/": true, "amqp://localhost/": true, "amqps://guest:x@127.0.0.1/shop": true, "amqp://guest:guest@[::1]:5672/": true,
+		"amqp://guest:guest@rabbitmq/": false, "amqp://guest:guest@localhost:5672,rabbitmq:5672/": false, "amqp://shop:guest@localhost/": false,
+	} {
+		if got := doctor.TriesOut(address); got != want {
+			t.Errorf("%s: got %v", address, got)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
 // Tags of a user of the management API. An administrator has all of them.
@@ -143,7 +144,22 @@ func (x *examination) consumers(ctx context.Context) (list []consumer, err error
 }
 
 // on returns -p and the virtual host.
-func (x *examination) on() string { return "-p " + printable.Shell(x.Management.VHost()) }
+func (x *examination) on() string { return "-p " + printable.Shell(x.vhost()) }
+
+// managementName and managementUser are empty without a management API.
+func (x *examination) managementName() string {
+	if x.Management == nil {
+		return ""
+	}
+	return x.Management.String()
+}
+
+func (x *examination) managementUser() string {
+	if x.Management == nil {
+		return ""
+	}
+	return x.Management.User()
+}
 
 // remove is the command that deletes what the management API has at path.
 func (x *examination) remove(path string) string {
@@ -157,6 +173,24 @@ func (x *examination) amqpUser() string {
 		return ""
 	}
 	return uri.Username
+}
+
+// amqpAddress is the URL of the bridge, which may be in a file.
+func (x *examination) amqpAddress() string {
+	address, err := secretfile.Resolve(x.AMQPURL)
+	if err != nil {
+		return ""
+	}
+	return address
+}
+
+// vhost is the virtual host of the bridge.
+func (x *examination) vhost() string {
+	uri, err := broker.ParseURI(x.AMQPURL)
+	if err != nil {
+		return ""
+	}
+	return uri.Vhost
 }
 
 // again waits a while before a second look.

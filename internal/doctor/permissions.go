@@ -22,7 +22,7 @@ func pathSegment(name string) string { return url.PathEscape(name) }
 
 // setPermissions is the command that gives the bridge's user what it needs.
 func (x *examination) setPermissions() string {
-	return roles.OfBridge(x.Topology).SetPermissions(x.Management.VHost(), x.amqpUser())
+	return roles.OfBridge(x.Topology).SetPermissions(x.vhost(), x.amqpUser())
 }
 
 // permissions judges those of the bridge's user.
@@ -58,8 +58,30 @@ func (x *examination) permissions(ctx context.Context) ([]Finding, error) {
 	if slices.ContainsFunc(account.Tags, func(tag string) bool { return tag == tagAdministrator || tag == "policymaker" }) {
 		findings = append(findings, find(userPrivileged, "user "+user, "it has the tags "+strings.Join(account.Tags, ", "), x.unprivileged()...))
 	}
+	if x.triesOut() {
+		forTrial(findings)
+	}
 	writers, failed := x.writers(ctx)
 	return append(findings, writers...), errors.Join(err, failed)
+}
+
+// triesOut reports whether the bridge connects as a new RabbitMQ has everybody do who tries it
+// out: as guest, on this machine, from where alone guest is let in by default.
+func (x *examination) triesOut() bool {
+	elsewhere := func(host string) bool {
+		u, err := url.Parse(host)
+		return err != nil || !isHere(u.Hostname())
+	}
+	return x.amqpUser() == "guest" && !slices.ContainsFunc(broker.Hosts(x.amqpAddress()), elsewhere)
+}
+
+// forTrial makes notes of what is no reason to act while something is tried out.
+func forTrial(findings []Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Code == permissionTooWide || f.Code == userPrivileged {
+			f.Severity, f.Means = Note, "it is RabbitMQ's own user for trying things out on this machine; in production "+f.Means
+		}
+	}
 }
 
 // writers finds other users who may write to what only a bridge may. Administrators may do
@@ -170,11 +192,17 @@ func (x *examination) unprivileged() []string {
 // permissionsOverAMQP finds out what the user lacks by trying. What it has beyond that
 // does not show.
 func (x *examination) permissionsOverAMQP(ctx context.Context, lacking error) ([]Finding, error) {
-	var findings []Finding
 	_, err := x.Topology.Plan(ctx, channels{ctx, x.conn})
-	for _, err := range joined(err) {
+	findings, _ := x.denied(err)
+	return findings, fmt.Errorf("whether they are too wide: %w", lacking)
+}
+
+// denied makes findings of what the broker has denied the bridge's user; other is the rest of err.
+func (x *examination) denied(err error) (findings []Finding, other error) {
+	for _, one := range joined(err) {
 		var denied *topology.PermissionError
-		if !errors.As(err, &denied) {
+		if !errors.As(one, &denied) {
+			other = errors.Join(other, one)
 			continue
 		}
 		code := permissionMissing
@@ -183,7 +211,7 @@ func (x *examination) permissionsOverAMQP(ctx context.Context, lacking error) ([
 		}
 		findings = append(findings, find(code, "user "+x.amqpUser(), "no "+denied.Permission+" permission for "+some(denied.Names), x.setPermissions()))
 	}
-	return findings, fmt.Errorf("whether they are too wide: %w", lacking)
+	return findings, other
 }
 
 // joined returns the errors that err wraps, however deep.

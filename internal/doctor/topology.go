@@ -66,7 +66,7 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	if len(missing) > 0 {
-		findings = append(findings, find(topologyMissing, some(missing), fmt.Sprintf("missing: %d", len(missing)), "delaybridge topology apply"))
+		findings = append(findings, missed(missing))
 	}
 	if len(unseen) > 0 && !x.blind { // which is a finding of its own
 		findings = append(findings, find(statisticsOff, "queue "+some(unseen), fmt.Sprintf("queues without statistics: %d", len(unseen)),
@@ -76,6 +76,25 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 		findings = append(findings, x.overridden(ref, policies, overridden[ref]))
 	}
 	return findings, policyErr
+}
+
+// missing looks over AMQP for what is not there. Whether what is there differs, and what
+// policies make of it, only the management API tells.
+func (x *examination) missing(ctx context.Context) ([]Finding, error) {
+	changes, err := x.Topology.Plan(ctx, channels{ctx, x.conn})
+	findings, err := x.denied(err)
+	var missing []string
+	for _, c := range changes {
+		missing = append(missing, c.Kind+" "+c.Name)
+	}
+	if len(missing) > 0 {
+		findings = append(findings, missed(missing))
+	}
+	return findings, err
+}
+
+func missed(missing []string) Finding {
+	return find(topologyMissing, some(missing), fmt.Sprintf("missing: %d", len(missing)), "delaybridge topology apply")
 }
 
 // holdings are how many messages queues hold, by the management API's statistics.

@@ -40,15 +40,18 @@ func (x *examination) unrouted(ctx context.Context) ([]Finding, error) {
 	}
 	slices.SortStableFunc(routes, func(a, b route) int { return cmp.Compare(counts[b], counts[a]) })
 	var bindings []binding
-	err = x.Management.Get(ctx, "bindings/{vhost}", &bindings)
+	if x.Management != nil {
+		err = x.Management.Get(ctx, "bindings/{vhost}", &bindings)
+	}
 	var findings []Finding
 	for _, r := range routes[:min(len(routes), mostKeys)] {
 		found := fmt.Sprintf("%d of the first %d of %d messages in %s", counts[r], len(sample), total, x.Topology.Unrouted())
 		var commands []string
 		warning := ""
-		if bound := x.boundNow(bindings, r); bound != "" {
+		switch bound := x.boundNow(bindings, r); {
+		case bound != "":
 			found += "; " + bound + " is bound for it by now"
-		} else {
+		case x.Management != nil:
 			commands, warning = append(commands, x.bind(r)), x.wildcards(r)
 		}
 		f := find(unroutedHolds, "routing key "+r.key, found, append(commands, "rabbitmq-plugins enable rabbitmq_shovel", x.shovel())...)
@@ -172,7 +175,7 @@ func (x *examination) bind(r route) string {
 // routing key and x-death, by which Topology.Message tells whose headers count. To a ready
 // exchange, those of a stranger would. The shovel ends by itself.
 func (x *examination) shovel() string {
-	here := "amqp:///" + pathSegment(x.Management.VHost())
+	here := "amqp:///" + pathSegment(x.vhost())
 	body, _ := json.Marshal(map[string]any{ // of strings
 		"src-protocol": "amqp091", "src-uri": here, "src-queue": x.Topology.Unrouted(), "src-delete-after": "queue-length",
 		"dest-protocol": "amqp091", "dest-uri": here,

@@ -70,11 +70,11 @@ func (q queue) notTaken() int {
 // suspects are the queues that due messages lead to, and that take none: full ones that
 // refuse, those that do not run, and those to which what comes back is a cycle.
 func (x *examination) suspects(ctx context.Context, queues map[string]queue) (suspects, commands []string, err error) {
-	bound, err := x.boundQueues(ctx, queues)
+	bindings, err := x.bindings(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, b := range bound {
+	for _, b := range x.boundQueues(queues, bindings) {
 		q := b.queue
 		if limit, full := q.full(); full {
 			suspects = append(suspects, fmt.Sprintf("queue %s is full and refuses messages (%s, consumers: %d)", q.Name, limit, q.Consumers))

@@ -4,16 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
+
+// errNoURL does not repeat what was read, which may have a password in it.
+var errNoURL = errors.New("it is no URL: a port is a number, and in user and password write % as %25, / as %2F, ? as %3F, # as %23, @ as %40, and a blank as %20")
+
+// checkURL reads a URL, which may be in a file. What it is to be like is for who connects.
+func checkURL(text string) error {
+	text, err := secretfile.Resolve(text)
+	if err != nil {
+		return err
+	}
+	for _, host := range broker.Hosts(text) {
+		if _, err := url.Parse(host); err != nil {
+			return errNoURL
+		}
+	}
+	return nil
+}
 
 // parseEntries reads what is written orders=direct,audit=fanout+tracked. The error names
 // all that cannot be read; whether names and types will do is for the topology.

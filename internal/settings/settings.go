@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
@@ -40,6 +39,8 @@ type Settings struct {
 	LogFormat                        string // text or json
 	// Exposed are the files of URLs that others may read.
 	Exposed []string
+	// Context is the name of the context that was chosen; empty for none.
+	Context string
 }
 
 // Setting is one of them. Its flag is --Key, its environment variable DELAYBRIDGE_KEY, and its
@@ -114,6 +115,10 @@ type Sources struct {
 	Flag func(key string) (string, bool)
 	// File is a YAML file, and FileFrom who named it. Empty is that of FileVariable, or none.
 	File, FileFrom string
+	// Context is the name of a set of settings in the file of contexts, which takes the place of
+	// the settings file and, but for logs and patience, of the environment. Empty is that of
+	// ContextVariable, or none.
+	Context string
 }
 
 // Value is a setting's value and where it came from.
@@ -140,45 +145,73 @@ func (s Sources) whole() Sources {
 // settings that are given in two forms.
 func (s Sources) Values() ([]Value, error) {
 	s = s.whole()
-	if env, ok := s.LookupEnv(FileVariable); ok && s.File == "" {
-		s.File, s.FileFrom = env, "environment "+FileVariable
-	}
-	file, err := readFile(s.File)
+	file, err := s.file()
 	if err != nil {
-		if s.FileFrom != "" {
-			err = fmt.Errorf("%s: %w", s.FileFrom, err)
-		}
+		return nil, err
+	}
+	context, err := s.context()
+	if err != nil {
 		return nil, err
 	}
 	values := make([]Value, 0, len(all))
 	var faults []error
 	for _, setting := range all {
-		v, err := s.value(setting, file)
+		v, err := s.value(setting, file, context)
 		faults, values = append(faults, err), append(values, v)
+		if context != nil && err == nil && v.Value == "" && (setting.Key == "amqp-url" || setting.Key == "redis-url") {
+			faults = append(faults, fmt.Errorf("context %s has no %s: add it, or %s, or give --%s", context.Name, setting.Key, setting.FileKey(), setting.Key))
+		}
 	}
 	return values, errors.Join(faults...)
 }
 
 // Value returns the value of a setting that is not one of All, and in no settings file.
-func (s Sources) Value(setting Setting) (Value, error) { return s.whole().value(setting, nil) }
+func (s Sources) Value(setting Setting) (Value, error) {
+	return s.whole().value(setting, file{}, nil)
+}
 
-func (s Sources) value(setting Setting, file map[string]string) (Value, error) {
+// level is one of the sources of a setting.
+type level struct {
+	name   func(key string) string
+	lookup func(key string) (string, bool)
+}
+
+// levels are the sources of a setting; the later ones win. A context describes an installation
+// as a whole: what it leaves out is not taken from the environment or the file, where another
+// installation's settings may be.
+func (s Sources) levels(setting Setting, f file, c *Context) []level {
+	in := func(values map[string]string) func(string) (string, bool) {
+		return func(key string) (string, bool) { text, ok := values[key]; return text, ok }
+	}
+	ofFile := level{func(string) string { return "file " + f.path }, in(f.values)}
+	ofEnvironment := level{
+		func(key string) string { return "environment " + variable(key) },
+		func(key string) (string, bool) { return s.LookupEnv(variable(key)) },
+	}
+	ofFlag := level{func(key string) string { return "flag --" + key }, s.Flag}
+	if c == nil {
+		return []level{ofFile, ofEnvironment, ofFlag}
+	}
+	ofContext := level{func(string) string { return "context " + c.Name }, in(c.values)}
+	if ofPerson(setting.Key) {
+		return []level{ofContext, ofEnvironment, ofFlag}
+	}
+	return []level{ofContext, ofFlag}
+}
+
+func (s Sources) value(setting Setting, f file, c *Context) (Value, error) {
 	v := Value{Key: setting.Key, Value: setting.Default, Source: "default"}
 	fileKey := setting.FileKey()
-	if directory, ok := s.LookupEnv(secretfile.CredentialsVariable); ok && directory != "" && fileKey != "" {
+	if directory, ok := s.LookupEnv(secretfile.CredentialsVariable); ok && directory != "" && fileKey != "" && c == nil {
 		path := filepath.Join(directory, setting.Key)
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			v.Value, v.Source, v.File = secretfile.URL(path), "credential "+setting.Key, path
 		}
 	}
-	for _, from := range []struct {
-		name   func(key string) string
-		lookup func(key string) (string, bool)
-	}{ // the later ones win
-		{func(string) string { return "file " + s.File }, func(key string) (string, bool) { text, ok := file[key]; return text, ok }},
-		{func(key string) string { return "environment " + variable(key) }, func(key string) (string, bool) { return s.LookupEnv(variable(key)) }},
-		{func(key string) string { return "flag --" + key }, s.Flag},
-	} {
+	if c != nil && fileKey != "" {
+		v.Value, v.Source = "", "context "+c.Name // names its servers itself, or there are none
+	}
+	for _, from := range s.levels(setting, f, c) {
 		text, given := from.lookup(setting.Key)
 		if given {
 			v.Value, v.Source, v.File = text, from.name(setting.Key), ""
@@ -205,48 +238,17 @@ func (s Sources) Exposed(v Value) (path string, exposed bool) {
 	return path, ok && secretfile.Exposed(path, credentials)
 }
 
-// readFile reads a settings file. An unknown key is an error.
-func readFile(path string) (map[string]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	content, err := os.ReadFile(path) //nolint:gosec // the user named it
-	if err != nil {
-		return nil, err
-	}
-	var raw map[string]any
-	if err := yaml.Unmarshal(content, &raw); err != nil {
-		// Without the lines of the file, which may have a password in them.
-		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, false))
-	}
-	texts := map[string]string{}
-	for key, v := range raw {
-		if !slices.Contains(keys(), key) {
-			return nil, fmt.Errorf("%s: unknown key %q: use %s", path, key, strings.Join(keys(), ", "))
-		}
-		switch v := v.(type) {
-		case []any:
-			parts := make([]string, len(v))
-			for i, part := range v {
-				parts[i] = fmt.Sprint(part)
-			}
-			texts[key] = strings.Join(parts, ",")
-		case map[string]any, nil:
-			return nil, fmt.Errorf("%s: %s: want a value or a list of values", path, key)
-		default:
-			texts[key] = fmt.Sprint(v)
-		}
-	}
-	return texts, nil
-}
-
 // Read reads and checks every setting. The error names all faults at once.
 func (s Sources) Read() (Settings, error) {
 	values, err := s.Values()
 	if err != nil {
 		return Settings{}, err
 	}
-	var c Settings
+	name, err := s.whole().contextName()
+	if err != nil {
+		return Settings{}, err
+	}
+	c := Settings{Context: name.text}
 	var tc topology.Config
 	var faults []error
 	for _, v := range values {
@@ -280,13 +282,13 @@ func (c *Settings) set(tc *topology.Config, v Value) (err error) {
 	switch v.Key {
 	case "amqp-url":
 		c.AMQPURL = v.Value
-		_, err = secretfile.Resolve(v.Value)
+		err = checkURL(v.Value)
 	case "management-url":
 		c.ManagementURL = v.Value
-		_, err = secretfile.Resolve(v.Value)
+		err = checkURL(v.Value)
 	case "redis-url":
 		c.RedisURL = v.Value
-		_, err = secretfile.Resolve(v.Value)
+		err = checkURL(v.Value)
 	case "prefix":
 		tc.Prefix = v.Value
 	case "tiers":

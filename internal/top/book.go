@@ -21,7 +21,7 @@ type Book struct {
 	broker Look
 	flows  Look
 
-	shards       []*flow
+	shards       map[string]*flow // by name
 	tiers, lanes map[time.Duration]*mean
 	inbox        mean
 	inboxDepth   meter
@@ -33,12 +33,9 @@ type Book struct {
 // NewBook begins one at an instant of this machine's clock.
 func NewBook(t *topology.Topology, now time.Time) *Book {
 	b := &Book{
-		topology: t, began: now, tiers: map[time.Duration]*mean{}, lanes: map[time.Duration]*mean{},
+		topology: t, began: now, shards: map[string]*flow{}, tiers: map[time.Duration]*mean{}, lanes: map[time.Duration]*mean{},
 		inboxDepth: meter{span: meterSpan},
 		problems:   map[string]Problem{}, doubts: map[string]time.Time{},
-	}
-	for range t.Shards() {
-		b.shards = append(b.shards, &flow{meter{span: meterSpan}, meter{span: meterSpan}})
 	}
 	for _, tier := range t.Tiers() {
 		b.tiers[tier.TTL], b.lanes[tier.TTL] = &mean{}, &mean{}
@@ -91,10 +88,11 @@ func innermost(err error) error {
 
 func (b *Book) takeRedis(l Look) {
 	b.redis = l
-	for i, s := range l.Stats.Shards {
-		if i < len(b.shards) {
-			b.shards[i].add(l.At, s.Left, s.TotalParked())
+	for _, s := range l.Stats.Shards {
+		if b.shards[s.Name] == nil {
+			b.shards[s.Name] = &flow{meter{span: meterSpan}, meter{span: meterSpan}}
 		}
+		b.shards[s.Name].add(l.At, s.Left, s.TotalParked())
 	}
 	b.deliveries.add(l.Stats.Shards)
 	b.deliveries.forget(l.Stats.Now)
@@ -133,13 +131,13 @@ func (b *Book) Picture(now time.Time) Picture {
 
 func (b *Book) addShards(p *Picture) {
 	p.In, p.Out = Rate{Known: true}, Rate{Known: true}
-	for i, s := range b.redis.Stats.Shards {
+	for _, s := range b.redis.Stats.Shards {
 		line := Shard{
-			Shard: s.Shard, Owner: s.Owner, Alive: s.Alive, Parked: s.TotalParked(), Promoting: s.Promoting,
+			Shard: s.Shard, Name: s.Name, Owner: s.Owner, Alive: s.Alive, Parked: s.TotalParked(), Promoting: s.Promoting,
 			NextDue: s.NextDue, OldestLate: s.OldestLate,
-			Late: b.deliveries.of(func(d delivered) bool { return d.shard == s.Shard }),
+			Late: b.deliveries.of(func(d delivered) bool { return d.shard == s.Name }),
 		}
-		line.In, line.Out = b.shards[i].rates()
+		line.In, line.Out = b.shards[s.Name].rates()
 		p.In, p.Out = sum(p.In, line.In), sum(p.Out, line.Out)
 		p.Promoting += s.Promoting
 		p.Parked += line.Parked

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"time"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -21,6 +22,9 @@ const (
 func (s Source) String() string {
 	return [...]string{"Redis", "RabbitMQ", "management API"}[s]
 }
+
+// ErrNoManagement is the answer of a management API that is not to be asked.
+var ErrNoManagement = errors.New("management-url is empty")
 
 // Look is the answer of one source, or why there is none.
 type Look struct {

@@ -52,8 +52,8 @@ func newWorld(t *testing.T) *world {
 		Of: top.Redis,
 		Stats: redisbridge.Stats{
 			Shards: []redisbridge.ShardStats{
-				{Shard: 0, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
-				{Shard: 1, Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
+				{Shard: 0, Name: "0", Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
+				{Shard: 1, Name: "1", Owner: "alpha-ABCDEFGH", Alive: true, Parked: map[time.Duration]int{}},
 			},
 			Bridges: []redisbridge.BridgeStats{{
 				ID: "alpha-ABCDEFGH", At: at(0), Name: "alpha", Host: "alpha", Version: "v1.4.0", Started: at(-26 * time.Hour), Shards: []int{0, 1},

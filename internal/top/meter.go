@@ -109,7 +109,7 @@ func (m *mean) rates() (in, out Rate) {
 // delivered is a delivery as it is kept for a while.
 type delivered struct {
 	redisbridge.Delivery
-	shard int
+	shard string // its name
 }
 
 // deliveries are those of the last minute, the oldest first.
@@ -120,7 +120,7 @@ func (d *deliveries) add(shards []redisbridge.ShardStats) {
 	for _, s := range shards {
 		for _, one := range s.Deliveries {
 			if !one.Due.IsZero() {
-				d.list = append(d.list, delivered{one, s.Shard})
+				d.list = append(d.list, delivered{one, s.Name})
 			}
 		}
 	}

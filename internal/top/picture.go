@@ -74,6 +74,7 @@ type Queue struct {
 // Shard is one of Redis' shards.
 type Shard struct {
 	Shard      int       `json:"shard"`
+	Name       string    `json:"name"` // the number, behind "old-" while messages move from the shard to others
 	Owner      string    `json:"owner,omitempty"`
 	Alive      bool      `json:"owner_alive"`
 	Parked     int       `json:"parked"`

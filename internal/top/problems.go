@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,11 +166,14 @@ func (f *finder) bridges(p *Picture) {
 	if releases := health.Releases(versions); releases != "" {
 		f.add(Problem{Kind: "releases", Text: "bridges of different releases: " + releases, Do: "update those that are behind"})
 	}
+	if next := f.b.redis.Stats.NextShards; next > 0 {
+		f.add(Problem{Kind: "resharding", Text: fmt.Sprintf("messages move to other shards: there are to be %d", next), Do: fmt.Sprintf("'delaybridge reshard %d' shows how far it is", next)})
+	}
 	var without []string
 	for _, s := range p.Shards {
-		since, long := f.lasts(fmt.Sprint("owner ", s.Shard), alive > 0 && !s.Alive, ownerWithin)
+		since, long := f.lasts("owner "+s.Name, alive > 0 && !s.Alive, ownerWithin)
 		if long && !since.IsZero() {
-			without = append(without, strconv.Itoa(s.Shard))
+			without = append(without, s.Name)
 		}
 	}
 	if len(without) > 0 {

@@ -49,7 +49,11 @@ func (r *renderer) tiers() []string {
 		lines = append(lines, r.look.quiet.Render("empty: "+printable.Text(strings.Join(idle, " "))))
 	}
 	if m := r.p.Management; m.IsAway() && r.room < densest {
-		lines = append(lines, r.look.quiet.Render("rates are not known, as the management API does not answer: "+printable.Text(m.Reason)))
+		why := "as the management API does not answer: " + m.Reason
+		if m.Reason == ErrNoManagement.Error() {
+			why = "as " + m.Reason
+		}
+		lines = append(lines, r.look.quiet.Render("rates are not known, "+printable.Text(why)))
 	}
 	return r.greyed(r.p.RabbitMQ.IsAway(), lines)
 }
@@ -90,7 +94,7 @@ func (r *renderer) shards() []string {
 			due, dueStyle = "late "+span(late), r.look.grave
 		}
 		plain := lipgloss.NewStyle()
-		t.add(strconv.Itoa(s.Shard), number(s.Parked), s.In.String(), s.Out.String(), number(s.Promoting), due, s.Late.p99(), owner)
+		t.add(s.Name, number(s.Parked), s.In.String(), s.Out.String(), number(s.Promoting), due, s.Late.p99(), owner)
 		t.styles = append(t.styles, []lipgloss.Style{plain, plain, plain, plain, plain, dueStyle, plain, style})
 	}
 	return r.greyed(r.p.Redis.IsAway(), t.lines(r.width, r.look))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestRender(t *testing.T) {
 	many := func(w *world) {
 		w.redis.Stats.Shards = nil
 		for n := range 32 {
-			w.redis.Stats.Shards = append(w.redis.Stats.Shards, redisbridge.ShardStats{Shard: n, Owner: "alpha-ABCDEFGH", Alive: true})
+			w.redis.Stats.Shards = append(w.redis.Stats.Shards, redisbridge.ShardStats{Shard: n, Name: strconv.Itoa(n), Owner: "alpha-ABCDEFGH", Alive: true})
 		}
 		w.redis.Stats.Bridges[0].Shards = []int{0, 1, 2, 5, 31}
 		all := newTopology(w.t, topology.Config{Prefix: "orders", Shards: 32})
@@ -209,5 +210,11 @@ func TestRatesThatAreNotKnown(t *testing.T) {
 		if !strings.Contains(ansi.Strip(text), want) {
 			t.Errorf("%q is missing from\n%s", want, ansi.Strip(text))
 		}
+	}
+	w.flows.Err = top.ErrNoManagement
+	w.look(10 * time.Second)
+	p = w.picture()
+	if text, _ = top.Render(&p, top.Screen{Width: 80, Height: 40}); !strings.Contains(ansi.Strip(text), "rates are not known, as management-url is empty") {
+		t.Errorf("it does not say that there is no management API:\n%s", ansi.Strip(text))
 	}
 }

@@ -36,7 +36,7 @@ type Config struct {
 	Topology *topology.Topology
 	// AMQPURL is the broker's URI. Required.
 	AMQPURL string
-	// Management is where to ask for rates. Required.
+	// Management is where to ask for rates. Defaults to nowhere: they are not known then.
 	Management *topology.Management
 	// Interval is from one answer to the next question.
 	Interval time.Duration
@@ -233,6 +233,9 @@ func (s *Sampler) lookAtRabbitMQ(ctx context.Context, l *top.Look) (err error) {
 }
 
 func (s *Sampler) lookAtManagement(ctx context.Context, l *top.Look) (err error) {
+	if s.config.Management == nil {
+		return top.ErrNoManagement
+	}
 	if l.Flows, err = s.config.Topology.Flows(ctx, s.config.Management); err != nil {
 		return err
 	}

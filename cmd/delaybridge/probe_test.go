@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/readyz":
+			answer(w, http.StatusServiceUnavailable, "not ready", "Redis does not answer\x1b[2J")
+		case "/slow":
+			<-r.Context().Done()
+		default:
+			answer(w, http.StatusOK, "ok")
+		}
+	}))
+	t.Cleanup(server.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		"ready":           {[]string{server.URL + "/healthz"}, exitOK, "ok\n", ""},
+		"not ready":       {[]string{server.URL}, exitFailed, "not ready\nRedis does not answer\\u001b[2J\n", "answers 503"},
+		"nothing there":   {[]string{gone.URL}, exitUnreachable, "", "nothing answers"},
+		"silent":          {[]string{server.URL + "/slow", "--timeout", "50ms"}, exitUnreachable, "", "nothing answers"},
+		"no URL":          {[]string{"localhost:9464"}, exitUsage, "", "http://127.0.0.1:9464"},
+		"no time":         {[]string{server.URL, "--timeout", "0s"}, exitUsage, "", "--timeout"},
+		"too many places": {[]string{"a", "b"}, exitUsage, "", "probe --help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := runIn(t, nil, append([]string{"probe"}, c.args...)...)
+			if code != c.code || stdout != c.stdout || !strings.Contains(stderr, c.stderr) || (c.stderr == "") != (stderr == "") {
+				t.Errorf("exit code %d, %q, %q; want %d, %q, %q", code, stdout, stderr, c.code, c.stdout, c.stderr)
+			}
+		})
+	}
+}
