@@ -146,6 +146,9 @@ func prints() map[string]func(a *app, format, text string) error {
 			plan := of[migration.Plan](text)
 			return a.printMigration(format, &plan)
 		},
+		"migrate status": func(a *app, format, text string) error {
+			return (&migrationStatus{app: a, format: format}).print(of[migration.Status](text), errors.New(text))
+		},
 		"consume": func(a *app, format, text string) error {
 			p := &consumePrinter{out: a.out, format: format, stop: func() {}, closed: map[string]orders.Outcome{}}
 			o := of[consumer.Observation](text)

@@ -40,6 +40,7 @@ nothing enters that does not find its queue. Applying again changes nothing, and
 goes on where an interrupted run has stopped.`,
 		Example: `  delaybridge migrate                      # what would be created, from the broker itself
   delaybridge migrate --apply              # create it
+  delaybridge migrate status               # who still publishes to the old exchanges, and what is inside
   delaybridge migrate --definitions old.json --write-rest rest.json
                                            # for a new broker: import rest.json there, then
   delaybridge migrate --definitions old.json --apply`,
@@ -54,7 +55,7 @@ goes on where an interrupted run has stopped.`,
 	flags.BoolVar(&f.apply, "apply", false, "create what is printed")
 	flags.BoolVar(&f.skipMissing, "skip-missing", false, "with --apply: leave out bindings to queues and exchanges that do not exist")
 	flags.StringVar(&f.rest, "write-rest", "", "with --definitions: write the file without the plugin's exchanges, for import where the plugin is not, to this new file")
-	format := outputFlag(cmd, formatTable, formatJSON)
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()
 		if err != nil {
@@ -65,6 +66,7 @@ goes on where an interrupted run has stopped.`,
 		}
 		return a.migrate(cmd.Context(), settings, f, *format)
 	}
+	cmd.AddCommand(newMigrateStatusCommand(a))
 	return cmd
 }
 

@@ -14,10 +14,12 @@ import (
 
 // printMigration prints plan: all of it is data.
 func (a *app) printMigration(format string, plan *migration.Plan) error {
-	if format == formatJSON {
+	if format != formatTable {
 		encoder := json.NewEncoder(a.out)
 		encoder.SetEscapeHTML(false) // commands are to be copied
-		encoder.SetIndent("", "  ")
+		if format == formatJSON {
+			encoder.SetIndent("", "  ")
+		}
 		return encoder.Encode(plan)
 	}
 	if len(plan.Exchanges)+len(plan.Findings) == 0 {

@@ -163,13 +163,17 @@ func TestMigrationOfWhatTheBrokerHas(t *testing.T) {
 	if err := l.channel(t).QueueBind(exclusive.Name, "order.paid", "orders", false, nil); err != nil {
 		t.Fatal(err)
 	}
+	for range 3 {
+		l.publish(t, "orders", "order.unpaid", amqp.Table{"x-delay": int64(time.Hour / time.Millisecond)})
+	}
 	before := l.everything(t)
 	plan := l.migrate(t)
 	if after := l.everything(t); after != before {
 		t.Errorf("the plan has changed something: %s\nwas %s", after, before)
 	}
 	for _, m := range plan.Exchanges {
-		if m.State != "create" || m.Delayed == nil || *m.Delayed != 3 { // so says the stand-in
+		delayed := map[string]int64{"orders": 3, "shops": 0}[m.Exchange]
+		if m.State != "create" || m.Delayed == nil || *m.Delayed != delayed {
 			t.Errorf("planned %+v", m)
 		}
 	}

@@ -33,7 +33,12 @@ type pluginLab struct {
 
 func newPluginLab(t *testing.T) *pluginLab {
 	t.Helper()
-	l := &pluginLab{server: servertest.RabbitMQForTest(t)}
+	return pluginLabOn(t, servertest.RabbitMQForTest(t))
+}
+
+func pluginLabOn(t *testing.T, server *servers.RabbitMQ) *pluginLab {
+	t.Helper()
+	l := &pluginLab{server: server}
 	if _, err := l.server.Control(t.Context(), "eval", `
 		{ok, Tokens, _} = erl_scan:string(`+strconv.Quote(standIn)+`),
 		Split = fun
@@ -44,6 +49,7 @@ func newPluginLab(t *testing.T) *pluginLab {
 		Forms = [begin {ok, Form} = erl_parse:parse_form(F), Form end || F <- Split(Tokens, [], [])],
 		{ok, Module, Binary} = compile:forms(Forms),
 		rpc:multicall(code, load_binary, [Module, "stand-in", Binary]),
+		rpc:multicall(Module, start, []),
 		rpc:multicall(rabbit_registry, register, [exchange, <<"x-delayed-message">>, Module]).`); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +64,20 @@ func newPluginLab(t *testing.T) *pluginLab {
 		"DELAYBRIDGE_TIERS": "1s,30s", "DELAYBRIDGE_LEAD": "1s", "DELAYBRIDGE_SHARDS": "1",
 	}
 	return l
+}
+
+// statistics has the broker count in that mode, and each second instead of every five.
+func (l *pluginLab) statistics(t *testing.T, ratesMode string) {
+	t.Helper()
+	if _, err := l.server.Control(t.Context(), "eval", `
+		application:set_env(rabbit, collect_statistics_interval, 1000),
+		application:set_env(rabbitmq_management_agent, rates_mode, `+ratesMode+`),
+		Often = [{Policy, [{600, 1}]} || Policy <- [global, basic, detailed]],
+		[application:set_env(A, sample_retention_policies, Often) || A <- [rabbitmq_management, rabbitmq_management_agent]],
+		[application:stop(A) || A <- [rabbitmq_management, rabbitmq_management_agent]],
+		[ok = application:start(A) || A <- [rabbitmq_management_agent, rabbitmq_management]].`); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (l *pluginLab) channel(t *testing.T) *amqp.Channel {
@@ -123,6 +143,49 @@ func (l *pluginLab) everything(t *testing.T) string {
 		all[kind] = list
 	}
 	return fmt.Sprint(all)
+}
+
+// names are those of all exchanges or queues, sorted.
+func (l *pluginLab) names(t *testing.T, kind string) (names []string) {
+	t.Helper()
+	var list []struct {
+		Name string `json:"name"`
+	}
+	l.list(t, kind, &list)
+	for _, item := range list {
+		names = append(names, item.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// bindings are all of exchanges, but the default one, in words, sorted.
+func (l *pluginLab) bindings(t *testing.T) (bindings []string) {
+	t.Helper()
+	var list []struct {
+		Source      string `json:"source"`
+		Destination string `json:"destination"`
+		Key         string `json:"routing_key"`
+	}
+	l.list(t, "bindings", &list)
+	for _, b := range list {
+		if b.Source != "" {
+			bindings = append(bindings, b.Source+" -> "+b.Destination+" by "+b.Key)
+		}
+	}
+	slices.Sort(bindings)
+	return bindings
+}
+
+func (l *pluginLab) list(t *testing.T, kind string, into any) {
+	t.Helper()
+	answer, err := servers.Manage(t.Context(), l.server.ManagementURL(), http.MethodGet, "/api/"+kind, "")
+	if err == nil {
+		err = json.Unmarshal(answer, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (l *pluginLab) lookupEnv(name string) (string, bool) {

@@ -31,13 +31,13 @@ func (p *Plan) steps() []string {
 	)
 	if p.live {
 		steps = append(steps,
-			"wait until nothing is delayed in the old exchange: DELAYED of this command, on every node of a cluster, since each counts its own",
+			"wait until nobody publishes to the old exchange and nothing is delayed inside: migrate status, which exits with 0 then (--watch waits for it; --node names the other nodes of a cluster, since each counts its own)",
 			"remove the old exchange, and what declares it: "+p.deletion(),
 			"once no exchange of type "+PluginType+" is left, disable the plugin; only then upgrade to RabbitMQ 4.3",
 		)
 	} else {
 		steps = append(steps,
-			"on the broker that has the plugin, wait until messages_delayed of the old exchange is 0, on every node; until then its consumers have to stay there, or a shovel to take along what still comes",
+			"on the broker that has the plugin, wait until nobody publishes to the old exchange and nothing is delayed inside: migrate status --watch, with its amqp-url and management-url; until then its consumers have to stay there, or a shovel to take along what still comes",
 		)
 	}
 	return steps

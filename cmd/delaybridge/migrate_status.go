@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/migration"
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const (
+	defaultSilentFor      = 15 * time.Second
+	defaultStatusInterval = 5 * time.Second // of the broker's statistics
+	leastStatusInterval   = 200 * time.Millisecond
+)
+
+// migrateStatusFlags are those of the command migrate status.
+type migrateStatusFlags struct {
+	migrateFlags // exchanges and entries
+	nodes        []string
+	watch        bool
+
+	interval, silentFor, longest time.Duration
+}
+
+func newMigrateStatusCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show who still publishes to the plugin's exchanges, and what is inside; exits with 3 until that is over",
+		Long: `Shows, for each exchange of the delayed-message plugin: how many messages come in a second,
+and how many at the entry exchange that takes its place; who publishes; how many messages
+are delayed inside, and how that falls; and an estimate of when it is empty. It only reads.
+
+It looks for 15 seconds (--silent-for), since the broker's statistics are up to ten seconds
+old, prints one picture, and exits with 0 if every exchange is empty and nobody has published
+meanwhile, and with 3 otherwise. With --watch it goes on until all are, and then exits with 0:
+on a terminal it draws each look, elsewhere it prints the last one, or with -o jsonl each.
+
+STATE is published (messages come in), watching (not yet watched for long enough), holds (nobody
+publishes, messages are inside), empty, or unknown (the broker does not tell enough).
+
+The plugin tells no due times. So the estimate rests on how the number has fallen since nobody
+publishes, and on the longest delay: 49 days, unless --longest-delay says that publishers use
+none longer than that. Who publishes to which exchange a broker tells only with rates_mode
+detailed; otherwise all connections of the virtual host that publish are printed. Each node of a
+cluster tells only what it holds itself: name the others with --node.
+
+The user needs the tag monitoring.`,
+		Example: `  delaybridge migrate status
+  delaybridge migrate status --watch --longest-delay 2d
+  delaybridge migrate status --watch --silent-for 1h -o jsonl && echo switch the plugin off
+  delaybridge migrate status --node http://user:password@rabbit-2:15672`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	var f migrateStatusFlags
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.exchanges, "exchange", nil, "look at this exchange, instead of all; may be repeated")
+	flags.StringArrayVar(&f.entries, "entry", nil, "OLD=NEW, as for migrate; may be repeated")
+	flags.StringArrayVar(&f.nodes, "node", nil, "URL of the management API of another node of the cluster, as management-url; may be repeated")
+	flags.BoolVar(&f.watch, "watch", false, "go on until every exchange is empty and silent")
+	durationFlag(flags, &f.silentFor, "silent-for", defaultSilentFor, "how long nobody must have published to an exchange")
+	durationFlag(flags, &f.interval, "interval", defaultStatusInterval, "how long from one look to the next")
+	durationFlag(flags, &f.longest, "longest-delay", 0, "longest delay that publishers use, for the estimate")
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		settings, err := a.settings.config()
+		if err != nil {
+			return err
+		}
+		faults := []error{f.check(), notNegative(flags)}
+		if f.interval < leastStatusInterval {
+			faults = append(faults, fmt.Errorf("--interval %v: use %v or more", f.interval, leastStatusInterval))
+		}
+		if f.silentFor < f.interval {
+			faults = append(faults, fmt.Errorf("--silent-for %v: use --interval, %v, or more", f.silentFor, f.interval))
+		}
+		if f.longest > migration.LongestDelay {
+			faults = append(faults, fmt.Errorf("--longest-delay %v: the plugin has none longer than %v", f.longest, migration.LongestDelay))
+		}
+		if err := errors.Join(faults...); err != nil {
+			return usage(err)
+		}
+		s, err := newMigrationStatus(a, settings, f, *format)
+		if err != nil {
+			return err
+		}
+		return s.run(cmd.Context())
+	}
+	return cmd
+}
+
+// migrationStatus is one call of the command.
+type migrationStatus struct {
+	*app
+	migrateStatusFlags
+	settings config
+	format   string
+	nodes    []*topology.Management
+	history  *migration.History
+	asked    []string // the names of nodes
+}
+
+func newMigrationStatus(a *app, settings config, f migrateStatusFlags, format string) (*migrationStatus, error) {
+	management, err := managementOf(settings)
+	if err != nil {
+		return nil, err
+	}
+	s := &migrationStatus{
+		app: a, migrateStatusFlags: f, settings: settings, format: format, nodes: []*topology.Management{management},
+		history: &migration.History{SilentFor: f.silentFor, LongestDelay: f.longest, Entries: map[string]string{}},
+	}
+	for _, rawURL := range f.nodes {
+		node, err := topology.NewManagement(rawURL, management.VHost())
+		if err != nil {
+			return nil, usage(fmt.Errorf("--node %s: %w", broker.Redact(rawURL), err))
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	return s, nil
+}
+
+// begin finds the exchanges to look at, and their entries.
+func (s *migrationStatus) begin(ctx context.Context) error {
+	definitions := migration.Definitions{VHost: s.nodes[0].VHost()}
+	if err := s.nodes[0].Get(ctx, "exchanges/{vhost}", &definitions.Exchanges); err != nil {
+		return err
+	}
+	plan, err := definitions.Plan(migration.Options{
+		Exchanges: s.exchanges, Names: s.names(), Topology: s.settings.Topology, Management: s.nodes[0].String(),
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range plan.Exchanges {
+		s.history.Entries[m.Exchange] = m.EntryExchange
+	}
+	return nil
+}
+
+func (s *migrationStatus) run(ctx context.Context) error {
+	shown := s.newWorking("looking at the plugin's exchanges")
+	defer shown.clear()
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	drawn := s.watch && s.format == formatTable && isTerminal(s.out)
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	began := time.Now()
+	for looks := 0; ; {
+		err := s.look(ctx)
+		switch {
+		case err == nil:
+			looks++
+		case looks == 0 || !s.watch || !errors.Is(err, topology.ErrUnreachable):
+			return err
+		default: // a node that restarts, perhaps
+			shown.describe(printable.Error(err))
+		}
+		status := s.status()
+		last := err == nil && (len(status.Exchanges) == 0 || status.Done || !s.watch && looks > 1 && time.Since(began) >= s.silentFor)
+		if last || drawn || s.watch && s.format == formatJSONL && err == nil {
+			shown.clear()
+			if drawn {
+				fmt.Fprint(raw(s.out), "\x1b[H\x1b[2J") // in place of the last picture
+			}
+			if err := s.print(status, err); err != nil {
+				return err
+			}
+		}
+		if last {
+			return unfinished(status)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *migrationStatus) look(ctx context.Context) error {
+	look, err := migration.TakeLook(ctx, s.nodes, s.history.Entries, s.exchanges)
+	if err != nil {
+		return err
+	}
+	for i, node := range look.Nodes {
+		if s.asked != nil && s.asked[i] != node {
+			return fmt.Errorf("%w: %s leads to several nodes, %s and %s, each of which holds messages of its own: give the address of each", migration.ErrInput, s.nodes[i], s.asked[i], node)
+		}
+	}
+	s.asked = look.Nodes
+	s.history.Add(look)
+	return nil
+}
+
+func (s *migrationStatus) status() migration.Status {
+	status := s.history.Status()
+	status.VHost = s.nodes[0].VHost()
+	return status
+}
+
+// unfinished says what keeps the plugin's exchanges in use.
+func unfinished(status migration.Status) error {
+	if status.Done {
+		return nil
+	}
+	var parts []string
+	for _, p := range status.Exchanges {
+		if p.State != migration.StateEmpty {
+			parts = append(parts, p.Exchange+" ("+p.State+")")
+		}
+	}
+	return codedError{exitDrift, fmt.Errorf("the plugin is still needed: %s", strings.Join(parts, ", "))}
+}
