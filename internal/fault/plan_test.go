@@ -164,7 +164,7 @@ func TestTimeIsDivided(t *testing.T) {
 	}{
 		{Config{Duration: 40 * time.Second}, 1, 1},
 		{Config{Duration: time.Minute}, 1, 2},
-		{Config{Duration: 10 * time.Minute}, 2, len(scenarios()) - len(clusterScenarios()) - 2 + 2}, // two take minutes
+		{Config{Duration: 10 * time.Minute}, 2, len(scenarios()) - len(clusterScenarios()) - 3 + 2}, // three take minutes
 		{Config{Duration: 20 * time.Minute}, 2, len(scenarios()) - len(clusterScenarios()) + 2},
 		{Config{Duration: time.Minute, Only: "node down"}, 1, 1},
 		{Config{Duration: time.Minute, Only: "redis full"}, 1, 1},
