@@ -77,7 +77,7 @@ func command(t *testing.T, c corev1.Container, files map[string]string, more ...
 	return cmd
 }
 
-// urls are of servers that nobody has started.
+// urls name servers that do not run.
 func urls() map[string]string {
 	return map[string]string{
 		"amqp-url": "amqp://u:p@127.0.0.1:1/", "redis-url": "redis://127.0.0.1:1/0", "management-url": "http://u:p@127.0.0.1:1",

@@ -34,23 +34,29 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show who still publishes to the plugin's exchanges, and what is inside; exits with 3 until that is over",
-		Long: `Shows, for each exchange of the delayed-message plugin: how many messages come in a second,
-and how many at the entry exchange that takes its place; who publishes; how many messages
-are delayed inside, and how that falls; and an estimate of when it is empty. It only reads.
+		Long: `Shows for each exchange of the delayed-message plugin how many messages a second come in, and
+how many come to the entry exchange that takes its place; who publishes; how many messages are
+delayed inside, and how fast that number falls; and an estimate of when it is empty. It only
+reads.
 
-It looks for 15 seconds (--silent-for), since the broker's statistics are up to ten seconds
-old, prints one picture, and exits with 0 if every exchange is empty and nobody has published
-meanwhile, and with 3 otherwise. With --watch it goes on until all are, and then exits with 0:
-on a terminal it draws each look, elsewhere it prints the last one, or with -o jsonl each.
+It looks for 15 seconds (--silent-for), since the broker's statistics are up to ten seconds old,
+and prints what it has seen. It exits with 0 if every exchange is empty and got no message in that
+time, and with 3 otherwise. With --watch it goes on until that is so, and then exits with 0. On a
+terminal it draws each look. Elsewhere it prints the last one, or each one with -o jsonl.
 
-STATE is published (messages come in), watching (not yet watched for long enough), holds (nobody
-publishes, messages are inside), empty, or unknown (the broker does not tell enough).
+STATE is one of these:
+  published  messages come in
+  watching   no message has come in so far; --silent-for is not over yet
+  holds      no message comes in any more; some are still inside
+  empty      no message comes in, and none is inside
+  unknown    the broker does not tell enough
 
-The plugin tells no due times. So the estimate rests on how the number has fallen since nobody
-publishes, and on the longest delay: 49 days, unless --longest-delay says that publishers use
-none longer than that. Who publishes to which exchange a broker tells only with rates_mode
-detailed; otherwise all connections of the virtual host that publish are printed. Each node of a
-cluster tells only what it holds itself: name the others with --node.
+The plugin does not tell when its messages are due. The estimate therefore rests on two things: how
+fast the number inside has fallen since the last message came in, and the longest delay. That is 49
+days, unless --longest-delay gives a shorter one. A broker tells who publishes to which exchange
+only with rates_mode detailed; otherwise the command prints all connections of the virtual host
+that publish. Each node of a cluster tells only what it holds itself: name the other nodes with
+--node.
 
 The user needs the tag monitoring.`,
 		Example: `  delaybridge migrate status
@@ -65,7 +71,7 @@ The user needs the tag monitoring.`,
 	flags.StringArrayVar(&f.entries, "entry", nil, "OLD=NEW, as for migrate; may be repeated")
 	flags.StringArrayVar(&f.nodes, "node", nil, "URL of the management API of another node of the cluster, as management-url; may be repeated")
 	flags.BoolVar(&f.watch, "watch", false, "go on until every exchange is empty and silent")
-	durationFlag(flags, &f.silentFor, "silent-for", defaultSilentFor, "how long nobody must have published to an exchange")
+	durationFlag(flags, &f.silentFor, "silent-for", defaultSilentFor, "how long an exchange must have got no message")
 	durationFlag(flags, &f.interval, "interval", defaultStatusInterval, "how long from one look to the next")
 	durationFlag(flags, &f.longest, "longest-delay", 0, "longest delay that publishers use, for the estimate")
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)

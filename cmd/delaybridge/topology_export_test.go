@@ -15,7 +15,7 @@ import (
 // in charts.
 func TestTopologyExport(t *testing.T) {
 	t.Parallel()
-	vars := map[string]string{"DELAYBRIDGE_AMQP_URL": "amqp://nobody:nothing@127.0.0.1:1/shop", "DELAYBRIDGE_TIERS": "1s,30m"}
+	vars := map[string]string{"DELAYBRIDGE_AMQP_URL": "amqp://user:password@127.0.0.1:1/shop", "DELAYBRIDGE_TIERS": "1s,30m"}
 	code, out, said := runIn(t, vars, "topology", "export")
 	if code != exitOK || said != "" {
 		t.Fatalf("exit code %d: %s", code, said)
