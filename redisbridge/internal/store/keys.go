@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -61,6 +63,57 @@ func keysOf(t *topology.Topology, generation, shard int) shardKeys {
 		moving:    tag + "moving",
 		groups:    tag + "groups",
 	}
+}
+
+// A Shard is one of a generation. Methods of the Store that are about one shard take it from
+// [Store.Shards].
+type Shard struct {
+	keys       shardKeys
+	generation int
+	number     int
+	clock      *Clock
+	frontier   atomic.Int64 // what is in slots before it is known to have gone to the next generation
+}
+
+// Number is that of the shard within its generation, from 0 on: it uses the lanes with that number.
+func (s *Shard) Number() int { return s.number }
+
+// Generation is how often the number of shards had changed before there was this one.
+func (s *Shard) Generation() int { return s.generation }
+
+// Name tells the shard from all others of its prefix.
+func (s *Shard) Name() string { return s.keys.number }
+
+// view is where the messages of a prefix are, as far as is known.
+type view struct {
+	layout  Layout
+	shards  []*Shard
+	next    []*Shard      // while messages move there
+	changed chan struct{} // closed when there is another view
+}
+
+// all returns the shards from which messages move before those that they move to.
+func (v *view) all() []*Shard { return slices.Concat(v.shards, v.next) }
+
+// locate returns the shard of a key, as far as is known, and its slot.
+func (v *view) locate(key string) (*Shard, slot) {
+	n, slot := locate(key, len(v.shards))
+	shard := v.shards[n]
+	if v.next != nil && slot.number() < shard.frontier.Load() {
+		n, _ = locate(key, len(v.next))
+		shard = v.next[n]
+	}
+	return shard, slot
+}
+
+// generation returns the shards of one, the same ones each time.
+func (s *Store) generation(generation, n int) []*Shard {
+	all := s.generations[generation]
+	for len(all) < n {
+		all = append(all, &Shard{keys: keysOf(s.config.Topology, generation, len(all)), generation: generation, number: len(all), clock: NewClock()})
+	}
+	s.generations[generation] = all
+	return all[:n:n]
 }
 
 // What a key of a record begins with that is not simply an ID; lua/lib.lua has the same.
