@@ -2,7 +2,9 @@ package redisbridge_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +150,64 @@ func TestRunningBridgeRefusesAnEmptiedRedis(t *testing.T) {
 	until(t, "it is in the inbox", func() bool { return b.messagesIn(t, b.topology.Inbox()) == 1 })
 	b.adopt(t, true)
 	b.arrivals.awaitID(t, "m")
+}
+
+// Those who park ask RabbitMQ where Redis knows no installation, so that an emptied one is refused while no bridge runs,
+// by all who ask at once.
+func TestPublisherRefusesAnEmptiedRedis(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	b.installed(t)
+	stop := b.run(t, nil)
+	b.awaitBeat(t)
+	stop()
+	b.empty(t)
+	publisher := b.publisher(t)
+	var parking sync.WaitGroup
+	for n := range 8 {
+		parking.Go(func() {
+			if err := parkIn(t, publisher, fmt.Sprint("at-once-", n)); !errors.Is(err, redisbridge.ErrForeign) || !strings.Contains(err.Error(), "it was emptied") {
+				t.Errorf("who parks is told %v, want ErrForeign", err)
+			}
+		})
+	}
+	parking.Wait()
+	if _, err := publisher.Cancel(t.Context(), "m"); !errors.Is(err, redisbridge.ErrForeign) {
+		t.Errorf("who cancels is told %v, want ErrForeign", err)
+	}
+	b.adopt(t, true)
+	if err := parkIn(t, publisher, "adopted"); err != nil {
+		t.Errorf("who parks afterwards is told %v", err)
+	}
+}
+
+// A prefix that neither knows is a new one. A broker that is away keeps nobody from parking.
+func TestPublisherTakesANewRedis(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, short())
+	if err := parkIn(t, b.publisher(t), "new"); err != nil {
+		t.Errorf("who parks under a new prefix is told %v", err)
+	}
+	b.AMQPURL = "amqp://127.0.0.1:1/"
+	if err := parkIn(t, b.publisher(t), "away"); err != nil {
+		t.Errorf("who parks while RabbitMQ is away is told %v", err)
+	}
+}
+
+// publisher returns one that knows both servers.
+func (b *bench) publisher(t *testing.T) *redisbridge.Park {
+	t.Helper()
+	p, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: b.client, Topology: b.topology, AMQPURL: b.AMQPURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func parkIn(t *testing.T, p *redisbridge.Park, id string) error {
+	t.Helper()
+	_, err := p.Park(t.Context(), &message.Message{ID: id, RoutingKey: "k"}, message.After(time.Hour))
+	return err
 }
 
 // A broker that was emptied, or is a new one, is told which installation it belongs to.

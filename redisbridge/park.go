@@ -13,6 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/installation"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -26,8 +27,9 @@ type ParkConfig struct {
 	// Topology must be the bridges' own. Required.
 	Topology *topology.Topology
 	// AMQPURL is that of the broker that what is parked is to come out of. Where the prefix in
-	// Redis belongs to another virtual host, every method returns ErrForeign. Nothing is
-	// sent to it. Defaults to none, which compares nothing.
+	// Redis belongs to another virtual host, every method returns ErrForeign. While Redis knows
+	// no installation the broker is asked whether it does: then Redis was emptied, and what
+	// writes returns ErrForeign, too. Defaults to none: whatever bridges have not refused is taken.
 	AMQPURL string
 	// Window is for how long after it was published an ID is remembered, so that a
 	// second message with it is told from the first one. While a message waits, its
@@ -113,8 +115,12 @@ func ownerOf(amqpURL string) store.Owner {
 }
 
 func newStore(c ParkConfig) *store.Store {
+	var installed func(context.Context) bool
+	if c.AMQPURL != "" {
+		installed = func(ctx context.Context) bool { return installation.Known(ctx, c.AMQPURL, c.Topology) }
+	}
 	return store.New(store.Config{
-		Client: c.Client, Topology: c.Topology, Owner: ownerOf(c.AMQPURL),
+		Installed: installed, Client: c.Client, Topology: c.Topology, Owner: ownerOf(c.AMQPURL),
 		Window: c.Window, Remember: c.Remember, Tombstones: c.Tombstones, Quotas: quotasOf(c.Quotas),
 		WaitReplicas: c.WaitReplicas,
 	})

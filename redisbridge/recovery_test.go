@@ -1,6 +1,7 @@
 package redisbridge_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -125,7 +126,8 @@ func TestMoveToAnotherRabbitMQ(t *testing.T) {
 	awaitForeign(t, old.start(t, func(*redisbridge.Config) {}))
 }
 
-// What waits goes to another Redis under the same prefix. Publishers park there before it comes.
+// What waits goes to another Redis under the same prefix. It is adopted before publishers may park there, and they
+// do before what waits comes.
 func TestMoveToAnotherRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())
@@ -136,11 +138,14 @@ func TestMoveToAnotherRedis(t *testing.T) {
 	stop()
 	file := exported(t, b.park)
 	b.empty(t) // and so it is the new one
+	b.park = b.publisher(t)
+	if err := parkIn(t, b.park, "too-early"); !errors.Is(err, redisbridge.ErrForeign) {
+		t.Errorf("who parks before it is adopted is told %v, want ErrForeign", err)
+	}
+	b.adopt(t, true)
 	b.parkDrilled(t, "new", 20*time.Second)
 	importAll(t, b.park, file)
 	b.run(t, nil)
-	b.awaitCondition(t, health.Foreign)
-	b.adopt(t, true)
 	awaitDrilled(t, "old", b)
 	awaitDrilled(t, "new", b)
 }

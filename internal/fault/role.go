@@ -139,7 +139,7 @@ func (p *player) openParkOf(t *topology.Topology) (*redisbridge.Park, func(), er
 		return nil, nil, err
 	}
 	closeClient := func() { _ = client.Close() }
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: t, Tombstones: p.Tombstones})
+	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: t, AMQPURL: p.AMQP, Tombstones: p.Tombstones})
 	if err != nil {
 		closeClient()
 	}

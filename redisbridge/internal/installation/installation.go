@@ -33,6 +33,8 @@ const (
 	pollEvery = time.Second
 	// lookWithin bounds a look: a broker that takes no messages keeps it waiting.
 	lookWithin = 10 * time.Second
+	// askWithin bounds how long a publisher asks the broker.
+	askWithin = 3 * time.Second
 	// mostRecords bounds how many records are read; there is one, and after a crash two.
 	mostRecords = 100
 )
@@ -96,12 +98,16 @@ func (k *Keeper) awaitChange(ctx context.Context) {
 func (k *Keeper) Watch(ctx context.Context) {
 	for wait := lookAgain; ctx.Err() == nil; {
 		timer := time.NewTimer(wait)
+		asked := k.asked
+		if wait == lookAgain { // it counts only after that long
+			asked = nil
+		}
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-k.asked:
+		case <-asked:
 			timer.Stop()
 		}
 		found, refused := k.look(ctx)
@@ -272,6 +278,29 @@ func (r *records) replace(ctx context.Context, next store.Installation) error {
 	}
 	r.tags = nil
 	return nil
+}
+
+// Known reports whether the broker of a URL knows an installation. It says no where it cannot tell: a broker that is away
+// keeps nobody from publishing.
+func Known(ctx context.Context, amqpURL string, t *topology.Topology) bool {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	conn, err := broker.New(broker.Config{
+		URL: amqpURL, Name: "delaybridge installation", About: "Redis knows no installation. A publisher looks whether RabbitMQ does.",
+	})
+	if err != nil {
+		cancel()
+		return false // a connection that is needed says why
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = conn.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	ch, err := conn.Channel(ctx)
+	if err != nil {
+		return false
+	}
+	// It needs no permission, and takes nothing in hand.
+	q, err := ch.QueueDeclarePassive(t.Installation(), true, false, false, false, nil)
+	return err == nil && q.Messages > 0
 }
 
 // Adopt has an installation of an owner go on with what Redis has, if agree agrees. It returns what both know then.

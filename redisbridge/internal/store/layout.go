@@ -295,29 +295,48 @@ func (s *Store) Adopt(ctx context.Context, i Installation, owner Owner) error {
 }
 
 // admit is Check for those who write: they do not, while what is here is refused. Of a process that writes for
-// long that is looked at now and then.
+// long that is looked at now and then, once for all who ask meanwhile.
 func (s *Store) admit(ctx context.Context) error {
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
-	last := s.admitted.Load()
-	now := time.Now().UnixNano()
-	if last > 0 && now-last < admittedFor.Nanoseconds() || !s.admitted.CompareAndSwap(last, now) {
+	if last := s.admitted.Load(); last > 0 && time.Now().UnixNano()-last < admittedFor.Nanoseconds() {
 		return nil
 	}
-	i, err := s.Installation(ctx)
-	if err == nil && i.Refused != "" {
-		err = fmt.Errorf("%w: prefix %s in this Redis is %w, or not what it was: %s: restore Redis, or go on with what it has: delaybridge adopt",
-			ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, i.Refused)
+	looked := s.looking.DoChan("", func() (any, error) {
+		err := s.look(context.WithoutCancel(ctx))
+		if err == nil {
+			s.admitted.Store(time.Now().UnixNano())
+		}
+		return nil, err
+	})
+	select {
+	case <-ctx.Done():
+		return classifyRead(ctx.Err())
+	case l := <-looked:
+		return l.Err
 	}
-	if err != nil {
-		s.admitted.Store(0)
-	}
-	return err
 }
 
 // admittedFor is for how long a process takes it that nothing is refused.
-const admittedFor = 15 * time.Second
+const admittedFor = 5 * time.Second
+
+// look returns an error where what is here is refused. Bridges note that down, as they compare it with what
+// RabbitMQ knows. One that was emptied has no such note, so RabbitMQ is asked, too.
+func (s *Store) look(ctx context.Context) error {
+	i, err := s.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	if i.Refused == "" && i.ID == "" && s.config.Installed != nil && s.config.Installed(ctx) {
+		i.Refused = "Redis knows nothing of the installation, which RabbitMQ belongs to: it was emptied, or is another Redis"
+	}
+	if i.Refused != "" {
+		return fmt.Errorf("%w: prefix %s in this Redis is %w, or not what it was: %s: restore Redis, or go on with what it has: delaybridge adopt",
+			ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, i.Refused)
+	}
+	return nil
+}
 
 // ownerField has the owner in the layout, as JSON, so that it is written at once or not at all.
 const ownerField = "owner"

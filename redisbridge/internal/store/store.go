@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -24,6 +25,8 @@ type Config struct {
 	Window, Remember, Tombstones time.Duration
 	Quotas                       map[string]Quota // by entry
 	WaitReplicas                 int
+	// Installed reports whether RabbitMQ knows an installation. Nil does not ask it.
+	Installed func(context.Context) bool
 }
 
 // Store is what Redis has under the prefix of a topology. It may be used from many
@@ -37,6 +40,7 @@ type Store struct {
 	turn     sync.Mutex   // of a batch that asks whether there is room
 	checked  atomic.Bool  // Redis holds the layout that the topology describes
 	admitted atomic.Int64 // when what is here was last seen not to be refused, Unix ns
+	looking  singleflight.Group
 
 	view        atomic.Pointer[view]
 	seeing      sync.Mutex
