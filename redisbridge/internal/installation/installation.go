@@ -182,11 +182,7 @@ func differ(here, there store.Installation) Difference {
 	case there.ID == "":
 	case here.ID == "" && there.Epoch <= 1 && there.Beat <= behind: // it has lost its first writes
 	case here.ID == "":
-		return Difference{
-			fmt.Sprintf("Redis knows nothing of installation %s, which RabbitMQ belongs to: it was emptied, or is another Redis", there.ID),
-			"What was parked is gone, unless it is restored before. What was cancelled or rescheduled is forgotten: " +
-				"its copies that are in lanes and queues still are handled.",
-		}
+		return emptied(there)
 	case here.ID != there.ID:
 		return Difference{
 			fmt.Sprintf("Redis is of installation %s, and RabbitMQ of %s", here.ID, there.ID),
@@ -198,6 +194,14 @@ func differ(here, there store.Installation) Difference {
 		return older(here, there, fmt.Sprintf("Redis is an older copy: it is as it was at %s, and was in use until %s at least", instant(here.At), instant(there.At)))
 	}
 	return Difference{}
+}
+
+func emptied(there store.Installation) Difference {
+	return Difference{
+		fmt.Sprintf("Redis knows nothing of installation %s, which RabbitMQ belongs to: it was emptied, or is another Redis", there.ID),
+		"What was parked is gone, unless it is restored before. What was cancelled or rescheduled is forgotten: " +
+			"its copies that are in lanes and queues still are handled.",
+	}
 }
 
 func older(here, there store.Installation, refused string) Difference {
@@ -315,6 +319,9 @@ func Adopt(ctx context.Context, s *store.Store, conn *broker.Conn, t *topology.T
 	}
 	defer r.close()
 	why := differ(here, r.last)
+	if why.Refused == "" && here.ID == "" && r.last.ID != "" { // publishers refuse a young one, too
+		why = emptied(r.last)
+	}
 	if err := s.StillOwner(ctx, owner); errors.Is(err, store.ErrForeign) && why.Refused == "" {
 		why = Difference{err.Error(), "What the other one has parked comes out here."}
 	}
