@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/promote"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -211,4 +212,4 @@ func (s Step) String() string {
 // another client. In a Redis Cluster it follows MOVED, by which a node says that
 // it has done nothing, but not ASK: while the keys of a slot move one by one,
 // a script would work on a part of them.
-func NewClient(rawURL string) (redis.UniversalClient, error) { return store.NewClient(rawURL) }
+func NewClient(rawURL string) (redis.UniversalClient, error) { return server.NewClient(rawURL) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
-	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // checkWait is how long Check waits for Redis.
@@ -72,11 +72,11 @@ func (b *Bridge) checkRedis(ctx context.Context, now time.Time) error {
 	silent := now.Sub(time.Unix(0, heard)).Truncate(time.Millisecond)
 	switch {
 	case heard == 0:
-		return fmt.Errorf("no answer from Redis: %w", store.Classify(err))
+		return fmt.Errorf("no answer from Redis: %w", server.Classify(err))
 	case silent < health.Grace:
 		return nil
 	}
-	return fmt.Errorf("no answer from Redis for %v: %w", silent, store.Classify(err))
+	return fmt.Errorf("no answer from Redis for %v: %w", silent, server.Classify(err))
 }
 
 // ConditionState is a condition that lasts.

@@ -7,7 +7,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/redisbridge"
-	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Of several servers the one counts that is nearest to its limit, and not the one that uses most.
@@ -23,7 +23,7 @@ func TestFullestServerCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = client.Close() })
-			m, err := store.Fullest(t.Context(), client)
+			m, err := server.Fullest(t.Context(), client)
 			if err != nil || m.Used == 0 || m.Most != 0 {
 				t.Fatalf("without a limit: %+v, %v", m, err)
 			}
@@ -37,7 +37,7 @@ func TestFullestServerCounts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			m, err = store.Fullest(t.Context(), client)
+			m, err = server.Fullest(t.Context(), client)
 			if err != nil || m.Used == 0 || m.Used > m.Most || m.Most != least {
 				t.Errorf("%+v, %v; want one with a limit of %d", m, err, least)
 			}

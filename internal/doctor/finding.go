@@ -61,3 +61,54 @@ func some(names []string) string {
 // StatisticsNote says how old what the management API tells of queues may be, behind the
 // number of findings.
 const StatisticsNote = " so far; RabbitMQ's statistics are up to 10 s old"
+
+// Outcomes of a check.
+const (
+	OutcomeFine     = "fine"
+	OutcomeFindings = "findings"
+	OutcomeNotMade  = "not made" // or not all of it
+)
+
+// Check is what came of one check.
+type Check struct {
+	Name    string   `json:"name"`
+	Outcome string   `json:"outcome"`
+	Codes   []string `json:"codes"` // of its findings
+}
+
+// Report is what an examination comes to. Findings are in order of severity.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	Checks   []Check   `json:"checks"`
+}
+
+// Severe reports whether there is more than notes.
+func (r Report) Severe() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
+}
+
+// OnlyNotes reports whether a check has found no more than notes.
+func (r Report) OnlyNotes(c Check) bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note && slices.Contains(c.Codes, f.Code) })
+}
+
+// Unreachable reports whether a server did not answer.
+func (r Report) Unreachable() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Code == brokerUnreachable || f.Code == managementUnreachable || f.Code == redisUnreachable
+	})
+}
+
+// Without returns the report without the findings of some codes.
+func (r Report) Without(codes ...string) Report {
+	left := func(code string) bool { return slices.Contains(codes, code) }
+	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return left(f.Code) })
+	r.Checks = slices.Clone(r.Checks)
+	for i, c := range r.Checks {
+		r.Checks[i].Codes = slices.DeleteFunc(slices.Clone(c.Codes), left)
+		if c.Outcome == OutcomeFindings && len(r.Checks[i].Codes) == 0 {
+			r.Checks[i].Outcome = OutcomeFine
+		}
+	}
+	return r
+}

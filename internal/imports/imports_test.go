@@ -21,7 +21,10 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"topology", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message"}, "the description is pure"},
 	{"producer/outbox", []string{"producer", "redisbridge", "internal/wire", "message", "internal/meters", "internal/schema", "internal/sqltx"}, "a relay publishes, cancels and reschedules"},
 	{"producer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},
-	{"redisbridge/internal/store", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message", "topology", "internal/broker"}, "it knows Redis, and none of those who use it"},
+	{"redisbridge/internal/store/format", []string{"internal/wire", "message", "topology"}, "it knows how messages are written, and asks no server"},
+	{"redisbridge/internal/store/lua", nil, "it has the scripts, and runs none"},
+	{"redisbridge/internal/store/server", []string{"internal/secretfile", "internal/tlsurl", "internal/broker"}, "it knows Redis servers, and nothing of what is kept there"},
+	{"redisbridge/internal/store", []string{"internal/wire", "message", "topology"}, "it knows Redis, and none of those who use it"},
 	{"redisbridge/internal/members", []string{"redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/installation", []string{"topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
 	{"redisbridge/internal/upkeep", []string{"internal/wire", "topology", "internal/broker", "internal/health", "redisbridge/internal/store"}, "a room knows none of the others"},
@@ -44,6 +47,12 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/fault/history", nil, "who judges must not share a mistake with those who are judged"},
 	{"internal/wiretest", []string{"internal/wire", "message"}, "it shows what clients send, whatever becomes of that"},
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
+}
+
+// sealed are rooms that only those in one folder see.
+var sealed = []struct{ room, by, why string }{ //nolint:gochecknoglobals // a part of the table
+	{"redisbridge/internal/store/format", "redisbridge/internal/store", "nobody else sees a key or the bytes of a record"},
+	{"redisbridge/internal/store/lua", "redisbridge/internal/store", "nobody else runs a script"},
 }
 
 func TestImportsKeepTheirDirection(t *testing.T) {
@@ -79,6 +88,11 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 					t.Errorf("%s must not import %s: %s", from, to, rule.why)
 				}
 				break
+			}
+			for _, s := range sealed {
+				if in(to, s.room) && !in(from, s.by) {
+					t.Errorf("%s must not import %s: %s", from, to, s.why)
+				}
 			}
 			if in(to, "internal/wiretest") {
 				t.Errorf("%s imports %s: only tests do", from, to)

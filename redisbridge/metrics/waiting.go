@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/meters"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
-	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -160,7 +160,7 @@ func (w *waiting) entries(i installation, usage map[string]redisbridge.Usage) (m
 }
 
 func (w *waiting) askSettings(ctx context.Context, client redis.UniversalClient) (metrics []prometheus.Metric, err error) {
-	settings, err := store.Settings(ctx, client)
+	settings, err := server.Settings(ctx, client)
 	for _, s := range settings {
 		metrics = append(metrics, gauge(w.safe, meters.Truth(s.Safe()), s.Name))
 	}
@@ -168,7 +168,7 @@ func (w *waiting) askSettings(ctx context.Context, client redis.UniversalClient)
 }
 
 func (w *waiting) askMemory(ctx context.Context, client redis.UniversalClient) ([]prometheus.Metric, error) {
-	fullest, err := store.Fullest(ctx, client)
+	fullest, err := server.Fullest(ctx, client)
 	if err != nil {
 		return nil, err
 	}

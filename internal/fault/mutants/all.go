@@ -23,7 +23,7 @@ func All() []Mutant {
 		{
 			Name: "the intake acknowledges what Redis has not taken",
 			File: "redisbridge/internal/intake/intake.go",
-			Old:  "		unsure = unsure || errors.Is(err, store.ErrUnconfirmed)\n		i.config.Repairs.Consider(err)\n",
+			Old:  "		unsure = unsure || errors.Is(err, server.ErrUnconfirmed)\n		i.config.Repairs.Consider(err)\n",
 			New:  "		if i.config.Repairs.Consider(err); !unsure {\n			acks.add(d.DeliveryTag)\n			return\n		}\n",
 			Only: "redis killed",
 			Rule: "published, and comes",
@@ -116,7 +116,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "a bridge goes by its own clock",
-			File: "redisbridge/internal/promote/shard.go",
+			File: "redisbridge/internal/promote/claim.go",
 			Old:  "	return max(least, s.last.Now)\n",
 			New:  "	return max(least, s.last.Now, time.Now().UnixMilli())\n",
 			Rule: "not early",

@@ -19,6 +19,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -344,7 +345,7 @@ func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *
 			i.setAside(acks, &e, err)
 			return
 		}
-		unsure = unsure || errors.Is(err, store.ErrUnconfirmed)
+		unsure = unsure || errors.Is(err, server.ErrUnconfirmed)
 		i.config.Repairs.Consider(err)
 		if ctx.Err() != nil && !unsure || work.Err() != nil {
 			return
@@ -364,7 +365,7 @@ func (i *Intake) setAside(acks *acks, e *entry, reason error) {
 // stays notes down that a message stays in the inbox for now. Thousands may.
 func (i *Intake) stays(id string, err error) {
 	is := health.IntakeStuck
-	if errors.Is(err, store.ErrFull) {
+	if errors.Is(err, server.ErrFull) {
 		is = health.RedisFull
 	}
 	i.config.Conditions.Begin(is, err.Error(), "id", id)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // pendingPark is one message on its way into Redis. It gets exactly one answer, after which
 // only the caller touches it: it may be used again, for another message.
 type pendingPark struct {
-	slot   slot
+	slot   format.Slot
 	key    string
 	called time.Time // a delay runs from here
 	when   message.When
@@ -74,49 +75,6 @@ func (p *parkPool) put(one *pendingPark) {
 
 func (p *pendingPark) record() Record { return Record(p.stored) }
 
-// A request is what lua/park.lua wants to know of a message, packed.
-type request [13 + len(slot{})]byte
-
-// What the first byte of a request says.
-const (
-	wantsDelay   = 1
-	wantsNoLane  = 2
-	wantsIDAlone = 4
-	hasNoRoom    = 8
-)
-
-// requestFor packs instants and delays, which fit into 6 bytes: message.When.Validate
-// sees to it.
-func requestFor(w message.When, notLaterThan int64, s slot, direct, alone, over bool) (packed request) {
-	delay, relative := w.Relative()
-	ms := delay.Milliseconds()
-	if relative {
-		packed[0] = wantsDelay
-	} else {
-		instant, _ := w.Instant()
-		ms = instant.UnixMilli()
-	}
-	if direct {
-		packed[0] |= wantsNoLane
-	}
-	if alone {
-		packed[0] |= wantsIDAlone
-	}
-	if over {
-		packed[0] |= hasNoRoom
-	}
-	put48(packed[1:], max(0, ms))
-	put48(packed[7:], notLaterThan)
-	copy(packed[13:], s[:])
-	return packed
-}
-
-func put48(b []byte, n int64) {
-	var wide [8]byte
-	binary.BigEndian.PutUint64(wide[:], uint64(n)) //nolint:gosec // not negative
-	copy(b, wide[2:8])
-}
-
 // A batcher gathers messages that are parked at the same time, so that they share
 // scripts, round trips and flushes to disk. While one batch is under way the next
 // one grows: batches are as large as the load is heavy, and no message waits for others.
@@ -150,7 +108,7 @@ func (b *batcher) callBack(ctx context.Context, p *pendingPark) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.sent {
-		return fmt.Errorf("%w: no answer yet: %w", ErrUnconfirmed, ctx.Err())
+		return fmt.Errorf("%w: no answer yet: %w", server.ErrUnconfirmed, ctx.Err())
 	}
 	p.sent = true // so that take leaves it out
 	return fmt.Errorf("not sent yet: %w", ctx.Err())
@@ -199,7 +157,7 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 		return message.Ticket{}, err
 	}
 	key, group := begin.As, ""
-	if first := keyOf(m.Entry, m.ID); key == "" || key == first { // what was delivered, and is to come back, is in no group any more
+	if first := format.KeyOf(m.Entry, m.ID); key == "" || key == first { // what was delivered, and is to come back, is in no group any more
 		key, group = first, groupOf(m)
 	}
 	one := s.pool.take()
@@ -207,19 +165,19 @@ func (s *Store) Park(ctx context.Context, m *message.Message, w message.When, be
 		one.entry, one.quota = m.Entry, s.config.Quotas[m.Entry]
 		one.over = one.quota.admit(m.Entry, w.From(called).Sub(called), len(m.Body))
 	}
-	_, one.slot = locate(key, 1)
+	_, one.slot = format.Locate(key, 1)
 	one.key, one.called, one.when, one.alone, one.group = key, called, w, begin.Alone, group
-	one.stored = slices.Grow(one.stored, recordMaxHead+envelopeRoom+len(m.Body))
-	one.stored = appendEnvelope(begin.append(one.stored), m, idOf(key))
+	one.stored = slices.Grow(one.stored, format.RecordMaxHead+envelopeRoom+len(m.Body))
+	one.stored = format.AppendEnvelope(begin.Append(one.stored), m, format.IDOf(key))
 	asked := begin.Asked
 	if asked == (message.When{}) {
 		asked = w
 	}
-	digest := contentOf(m, asked, one.stored[one.record().body():])
-	copy(one.stored[digestAt:], digest[:])
-	copy(one.stored[digestAt:recordHeader], begin.Content)
+	digest := format.ContentOf(m, asked, one.stored[one.record().Body():])
+	copy(one.stored[format.DigestAt:], digest[:])
+	copy(one.stored[format.DigestAt:format.RecordHeader], begin.Content)
 	if err := s.batches.park(ctx, one); err != nil {
-		return message.Ticket{}, fmt.Errorf("park message %s: %w", idOf(key), err)
+		return message.Ticket{}, fmt.Errorf("park message %s: %w", format.IDOf(key), err)
 	}
 	ticket := one.ticket
 	s.pool.put(one)
@@ -235,7 +193,7 @@ func RetryKey(entry, id string) string {
 
 // retryKeys is what the keys of an ID's retries begin with, and perhaps those of other long IDs.
 func retryKeys(entry, id string) string {
-	return keyOf(entry, "retry~"+id[:min(len(id), 127)]+"~")
+	return format.KeyOf(entry, "retry~"+id[:min(len(id), 127)]+"~")
 }
 
 // parkBatch parks a batch by a script for each shard, in one pipeline, so that Redis
@@ -272,13 +230,13 @@ func (s *Store) parkOnce(ctx context.Context, batch []*pendingPark, began time.T
 	answers := map[*Shard]*redis.Cmd{}
 	unreplicated := s.eachNode(ctx, shards, func(pipe redis.Pipeliner, shard *Shard) {
 		keys, args := s.arguments(shard, byShard[shard])
-		answers[shard] = s.scripts.park.EvalSha(ctx, pipe, keys, args...)
+		answers[shard] = s.scripts.Park.EvalSha(ctx, pipe, keys, args...)
 	})
 	for _, shard := range shards {
 		answer, err := answers[shard], unreplicated[shard]
 		if undone(answer.Err()) {
 			keys, args := s.arguments(shard, byShard[shard])
-			answer, err = s.run(ctx, shard.keys, s.scripts.park, keys, args...)
+			answer, err = s.run(ctx, shard.keys, s.scripts.Park, keys, args...)
 		}
 		if time.Since(began) < moveWithin && s.follow(ctx, v, shard, answer.Err()) {
 			again = append(again, byShard[shard]...)
@@ -299,14 +257,14 @@ func undone(err error) bool {
 func (s *Store) arguments(shard *Shard, batch []*pendingPark) (keys []string, args []any) {
 	k := shard.keys
 	args = append(make([]any, 0, 4+len(s.leads)+3*len(batch)),
-		wakeChannel(s.config.Topology), k.number, s.config.Window.Milliseconds(), len(s.leads))
+		format.WakeChannel(s.config.Topology), k.Number, s.config.Window.Milliseconds(), len(s.leads))
 	args = append(args, s.leads...)
 	for _, one := range batch {
 		_, notLaterThan, _ := shard.clock.Bounds(one.called) // 0 if unknown
-		r := requestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone, one.over != nil)
-		args = append(args, one.key, append(r[:], one.group...), one.stored[stampAt:])
+		r := format.RequestFor(one.when, notLaterThan, one.slot, one.record().Direct(), one.alone, one.over != nil)
+		args = append(args, one.key, append(r[:], one.group...), one.stored[format.StampAt:])
 	}
-	return []string{k.schedule, k.state, k.envelopes, k.kept}, args
+	return []string{k.Schedule, k.State, k.Envelopes, k.Kept}, args
 }
 
 // The answers of lua/park.lua are those of message.Parking, and these.
@@ -319,10 +277,10 @@ const answerBytes = 7 // for each message
 
 // answerBatch gives each message its answer. unreplicated is why those that are stored are not
 // confirmed, or nil.
-func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, clock *Clock, asked, heard time.Time) {
+func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, clock *server.Clock, asked, heard time.Time) {
 	values, err := answer.Slice()
 	if err != nil {
-		failBatch(batch, clock, Classify(err))
+		failBatch(batch, clock, server.Classify(err))
 		return
 	}
 	r := reply{rest: values}
@@ -331,7 +289,7 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, cl
 		r.fail("%d bytes for %d messages", len(outcomes), len(batch))
 	}
 	if r.err != nil {
-		failBatch(batch, clock, errors.Join(ErrUnconfirmed, r.err))
+		failBatch(batch, clock, errors.Join(server.ErrUnconfirmed, r.err))
 		return
 	}
 	clock.Learn(asked, heard, us)
@@ -343,10 +301,10 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, cl
 			one.answer <- one.over
 			continue
 		case answerFull:
-			one.answer <- ErrFull
+			one.answer <- server.ErrFull
 			continue
 		}
-		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: InstantOf(unix48(outcome[1:]))}
+		one.ticket = message.Ticket{Parking: message.Parking(outcome[0]), Due: InstantOf(format.Unix48(outcome[1:]))}
 		if p := one.ticket.Parking; p == message.Parked || p == message.ParkedBefore {
 			one.answer <- unreplicated
 		} else { // nothing was stored
@@ -355,7 +313,7 @@ func answerBatch(batch []*pendingPark, answer *redis.Cmd, unreplicated error, cl
 	}
 }
 
-func failBatch(batch []*pendingPark, clock *Clock, err error) {
+func failBatch(batch []*pendingPark, clock *server.Clock, err error) {
 	clock.Forget()
 	for _, one := range batch {
 		one.answer <- err

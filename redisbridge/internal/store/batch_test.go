@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Messages that are parked at the same time share a batch, up to its limits; one
@@ -38,7 +39,7 @@ func TestBatches(t *testing.T) {
 		}
 		close(hold)
 		synctest.Wait()
-		if !errors.Is(*impatient, context.Canceled) || errors.Is(*impatient, store.ErrUnconfirmed) {
+		if !errors.Is(*impatient, context.Canceled) || errors.Is(*impatient, server.ErrUnconfirmed) {
 			t.Errorf("called back before it was sent: got %v, want context.Canceled and nothing unknown", *impatient)
 		}
 		if got, want := fmt.Sprint(sizes), "[1 4 4 2]"; got != want {
@@ -60,7 +61,7 @@ func TestParkIsUnconfirmedOnceSent(t *testing.T) {
 		<-sent
 		cancel()
 	}()
-	if err := batches.Park(ctx, 10); !errors.Is(err, store.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
+	if err := batches.Park(ctx, 10); !errors.Is(err, server.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
 		t.Errorf("gave up waiting for the answer: got %v, want ErrUnconfirmed and context.Canceled", err)
 	}
 	close(hold)

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Answers of lua/claim.lua.
@@ -57,10 +61,10 @@ func (p *Parked) Key() string { return p.key }
 
 // promoted says which message it is that the broker has, as lua/settle.lua reads it.
 func (p *Parked) promoted(lead int64) []byte {
-	b := make([]byte, digestAt+2*publishedLen, 40)
-	copy(b, p.Record[:digestAt])
-	put48(b[digestAt:], p.Published())
-	put48(b[digestAt+publishedLen:], p.PromoteAt)
+	b := make([]byte, format.DigestAt+2*format.PublishedLen, 40)
+	copy(b, p.Record[:format.DigestAt])
+	format.Put48(b[format.DigestAt:], p.Published())
+	format.Put48(b[format.DigestAt+format.PublishedLen:], p.PromoteAt)
 	return strconv.AppendInt(b, lead, 10)
 }
 
@@ -79,11 +83,11 @@ func (s *Store) Claim(ctx context.Context, shard *Shard, c Claim) (Claimed, erro
 	for _, lead := range s.config.Topology.Leads() {
 		args = append(args, lead.Milliseconds())
 	}
-	answer, err := s.scripts.claim.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept}, args...).Slice()
+	answer, err := s.scripts.Claim.Run(ctx, s.config.Client, []string{k.Schedule, k.State, k.Claimed, k.Envelopes, k.Kept}, args...).Slice()
 	heard := time.Now()
 	if err != nil {
 		clock.Forget()
-		return Claimed{}, fmt.Errorf("claim from shard %s: %w", shard.Name(), Classify(err))
+		return Claimed{}, fmt.Errorf("claim from shard %s: %w", shard.Name(), server.Classify(err))
 	}
 	r := reply{rest: answer}
 	claimed := Claimed{Status: r.int(), Room: c.Room, Since: asked}
@@ -97,7 +101,7 @@ func (s *Store) Claim(ctx context.Context, shard *Shard, c Claim) (Claimed, erro
 		claimed.Turn, claimed.Asked, claimed.InFlight, claimed.Held, claimed.Expired = r.int(), r.int() == 1, r.int(), r.int() == 1, r.int() == 1
 		for len(r.rest) > 0 && r.err == nil {
 			p := &Parked{key: r.string(), PromoteAt: r.int(), Record: Record(r.string())}
-			p.ID, p.Record = idOf(p.key), p.mended()
+			p.ID, p.Record = format.IDOf(p.key), p.Mended()
 			claimed.Messages = append(claimed.Messages, p)
 		}
 	}
@@ -111,7 +115,7 @@ func (s *Store) Settle(ctx context.Context, shard *Shard, done []*Parked) error 
 	for _, p := range done {
 		args = append(args, p.key, p.promoted(p.Lead(p.PromoteAt, leads)))
 	}
-	return Classify(s.scripts.settle.Run(ctx, s.config.Client, []string{k.schedule, k.claimed, k.envelopes, k.kept, k.state}, args...).Err())
+	return server.Classify(s.scripts.Settle.Run(ctx, s.config.Client, []string{k.Schedule, k.Claimed, k.Envelopes, k.Kept, k.State}, args...).Err())
 }
 
 // Postpone puts messages that a bridge has claimed back into the schedule, to be promoted at
@@ -122,11 +126,14 @@ func (s *Store) Postpone(ctx context.Context, shard *Shard, bridge string, back 
 	for _, p := range back {
 		args = append(args, p.key, p.Version(), p.PromoteAt, p.Lead(p.PromoteAt, leads))
 	}
-	return Classify(s.scripts.postpone.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.claimed, k.envelopes}, args...).Err())
+	return server.Classify(s.scripts.Postpone.Run(ctx, s.config.Client, []string{k.Schedule, k.State, k.Claimed, k.Envelopes}, args...).Err())
 }
 
 // Yield gives a shard up that is a bridge's.
 func (s *Store) Yield(ctx context.Context, shard *Shard, bridge string) error {
 	k := shard.keys
-	return Classify(s.scripts.yield.Run(ctx, s.config.Client, []string{k.state}, bridge, wakeChannel(s.config.Topology), k.number).Err())
+	return server.Classify(s.scripts.Yield.Run(ctx, s.config.Client, []string{k.State}, bridge, format.WakeChannel(s.config.Topology), k.Number).Err())
 }
+
+// Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
+func (p *Parked) Message() (message.Message, error) { return format.DecodeEnvelope(p.Envelope(), p.ID) }

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"context"
-
-	"github.com/delaybridge/delaybridge/message"
-)
+import "context"
 
 // Batches is batches with parking made of nothing but its size.
 type Batches struct{ batches batcher }
@@ -26,17 +22,3 @@ func (l *Batches) Park(ctx context.Context, bytes int) error {
 
 // BatchBytes is batchBytes.
 const BatchBytes = batchBytes
-
-// The codec of envelopes.
-const PeekBytes = peekBytes
-
-// AppendEnvelope is appendEnvelope.
-func AppendEnvelope(b []byte, m *message.Message, key string) []byte {
-	return appendEnvelope(b, m, key)
-}
-
-// DecodeEnvelope is decodeEnvelope.
-func DecodeEnvelope(b []byte, key string) (message.Message, error) { return decodeEnvelope(b, key) }
-
-// PeekEnvelope is peekEnvelope.
-func PeekEnvelope(b []byte, key string) (message.Message, error) { return peekEnvelope(b, key) }

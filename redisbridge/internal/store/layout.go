@@ -2,14 +2,15 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // LayoutVersion is the latest version of the keys and their contents that is known. A prefix has
@@ -38,7 +39,7 @@ func readLayout(found map[string]string) (l Layout, err error) {
 			continue
 		}
 		if *into, err = strconv.Atoi(found[field]); err != nil || *into < 0 {
-			return Layout{}, fmt.Errorf("%w: the layout has %s %q", ErrConfiguration, field, found[field])
+			return Layout{}, fmt.Errorf("%w: the layout has %s %q", server.ErrConfiguration, field, found[field])
 		}
 	}
 	return l, nil
@@ -87,9 +88,9 @@ func (s *Store) see(l Layout) {
 // ReadLayout reads how messages are spread over shards, and goes by that from then on. It is zero where nothing
 // was ever parked.
 func (s *Store) ReadLayout(ctx context.Context) (Layout, error) {
-	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
+	found, err := s.config.Client.HGetAll(ctx, format.LayoutKey(s.config.Topology)).Result()
 	if err != nil {
-		return Layout{}, classifyRead(err)
+		return Layout{}, server.ClassifyRead(err)
 	}
 	return s.learn(found)
 }
@@ -136,22 +137,22 @@ func (s *Store) Open(ctx context.Context) ([]*Shard, error) {
 // that is known is the layout's.
 func (s *Store) CheckLayout(ctx context.Context) error {
 	client, t := s.config.Client, s.config.Topology
-	key := layoutKey(t)
+	key := format.LayoutKey(t)
 	found, err := client.HGetAll(ctx, key).Result()
 	if err != nil {
-		return fmt.Errorf("redisbridge: %w", Classify(err))
+		return fmt.Errorf("redisbridge: %w", server.Classify(err))
 	}
 	if found["version"] == "" || found["shards"] == "" { // otherwise nothing is written, so that a bridge can start when Redis is full
 		if err := s.noteLayout(ctx); err != nil {
-			return fmt.Errorf("redisbridge: %w", Classify(err))
+			return fmt.Errorf("redisbridge: %w", server.Classify(err))
 		}
 		if found, err = client.HGetAll(ctx, key).Result(); err != nil {
-			return fmt.Errorf("redisbridge: %w", Classify(err))
+			return fmt.Errorf("redisbridge: %w", server.Classify(err))
 		}
 	}
 	if version := found["version"]; version != LayoutVersion && version != freshVersion {
 		return fmt.Errorf("%w: prefix %s holds what another release of delaybridge has parked (layout %s, not %s): let that one deliver it, or choose another prefix",
-			ErrConfiguration, t.Prefix(), version, LayoutVersion)
+			server.ErrConfiguration, t.Prefix(), version, LayoutVersion)
 	}
 	l, err := readLayout(found)
 	if err != nil {
@@ -159,7 +160,7 @@ func (s *Store) CheckLayout(ctx context.Context) error {
 	}
 	if l.Generation == 0 && l.Shards != t.Shards() && l.Next != t.Shards() {
 		return fmt.Errorf("%w: prefix %s is in use with shards %d, not %d: set it to %d, or change it with delaybridge reshard %d, or choose another prefix",
-			ErrConfiguration, t.Prefix(), l.Shards, t.Shards(), l.Shards, t.Shards())
+			server.ErrConfiguration, t.Prefix(), l.Shards, t.Shards(), l.Shards, t.Shards())
 	}
 	s.see(l)
 	return s.checkOwner(found, s.config.Owner)
@@ -167,7 +168,7 @@ func (s *Store) CheckLayout(ctx context.Context) error {
 
 // noteLayout notes down the layout that was last seen, or that of the topology.
 func (s *Store) noteLayout(ctx context.Context) error {
-	client, key, l := s.config.Client, layoutKey(s.config.Topology), s.Layout()
+	client, key, l := s.config.Client, format.LayoutKey(s.config.Topology), s.Layout()
 	if l.Generation > 0 || l.Next > 0 { // it was lost: at once, so that nobody takes a part of it for another one
 		return client.HSet(ctx, key, l.fields()...).Err()
 	}
@@ -179,243 +180,109 @@ func (s *Store) noteLayout(ctx context.Context) error {
 	return nil
 }
 
-// Owner is the broker that what is parked under a prefix comes out of.
-type Owner struct {
-	// Cluster is the name of the broker's cluster. It is compared where a person has set
-	// both names: otherwise each node gives its own, such as rabbit@host.
-	Cluster string `json:"cluster,omitempty"`
-	// VHost is the virtual host.
-	VHost string `json:"vhost,omitempty"`
+// A Shard is one of a generation. Methods of the Store that are about one shard take it from
+// [Store.Shards].
+type Shard struct {
+	keys       format.ShardKeys
+	generation int
+	number     int
+	clock      *server.Clock
+	frontier   atomic.Int64 // what is in slots before it is known to have gone to the next generation
 }
 
-// String names both.
-func (o Owner) String() string {
-	if o.Cluster == "" {
-		return "virtual host " + o.VHost
-	}
-	return "virtual host " + o.VHost + " of cluster " + o.Cluster
+// Number is that of the shard within its generation, from 0 on: it uses the lanes with that number.
+func (s *Shard) Number() int { return s.number }
+
+// Generation is how often the number of shards had changed before there was this one.
+func (s *Shard) Generation() int { return s.generation }
+
+// Name tells the shard from all others of its prefix.
+func (s *Shard) Name() string { return s.keys.Number }
+
+// view is where the messages of a prefix are, as far as is known.
+type view struct {
+	layout  Layout
+	shards  []*Shard
+	next    []*Shard      // while messages move there
+	changed chan struct{} // closed when there is another view
 }
 
-var nodeName = regexp.MustCompile(`^[^@\s]+@[^@\s]+$`)
+// all returns the shards from which messages move before those that they move to.
+func (v *view) all() []*Shard { return slices.Concat(v.shards, v.next) }
 
-// named reports whether a person has given the cluster its name.
-func (o Owner) named() bool { return o.Cluster != "" && !nodeName.MatchString(o.Cluster) }
-
-// Is reports whether o and other may be the same; what one does not know is the same.
-func (o Owner) Is(other Owner) bool {
-	return (o.VHost == "" || other.VHost == "" || o.VHost == other.VHost) &&
-		(!o.named() || !other.named() || o.Cluster == other.Cluster)
+// locate returns the shard of a key, as far as is known, and its slot.
+func (v *view) locate(key string) (*Shard, format.Slot) {
+	n, slot := format.Locate(key, len(v.shards))
+	shard := v.shards[n]
+	if v.next != nil && slot.Number() < shard.frontier.Load() {
+		n, _ = format.Locate(key, len(v.next))
+		shard = v.next[n]
+	}
+	return shard, slot
 }
 
-// ErrForeign means that the prefix in Redis is not this installation's: what is parked there
-// comes out of another virtual host, or of another cluster; or Redis was emptied, or is an older
-// copy. It comes with ErrConfiguration.
-var ErrForeign = errors.New("another installation's")
-
-// Installation is what is known in one place, in Redis or on the broker, of the installation. The
-// other place has to know the same.
-type Installation struct {
-	// ID is made up when the first bridge starts.
-	ID string `json:"installation"`
-	// Epoch is one more than how often the installation was adopted.
-	Epoch int64 `json:"epoch"`
-	// Beat rises while a bridge runs.
-	Beat int64 `json:"beat"`
-	// At is the instant of the last beat, by Redis' clock; zero where there was none.
-	At time.Time `json:"at,omitzero"`
-	// Refused is why bridges refuse what Redis has, or empty.
-	Refused string `json:"-"`
+// generation returns the shards of one, the same ones each time.
+func (s *Store) generation(generation, n int) []*Shard {
+	all := s.generations[generation]
+	for len(all) < n {
+		all = append(all, &Shard{keys: format.KeysOf(s.config.Topology, generation, len(all)), generation: generation, number: len(all), clock: server.NewClock()})
+	}
+	s.generations[generation] = all
+	return all[:n:n]
 }
 
-// Installation returns what Redis knows; the ID is empty where it knows nothing.
-func (s *Store) Installation(ctx context.Context) (Installation, error) {
-	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
-	if err != nil {
-		return Installation{}, classifyRead(err)
-	}
-	if _, err := s.learn(found); err != nil {
-		return Installation{}, err
-	}
-	i := readInstallation([]string{found["installation"], found["epoch"], found["beat"], found["beat_at"]})
-	i.Refused = found[refusedField]
-	return i, nil
-}
+const (
+	// moveWithin is for how long a call follows an ID that moves: longer than another bridge needs to
+	// take over from one that has died between two scripts.
+	moveWithin = 15 * time.Second
+	// notYetPause is between two looks at an ID that is between two shards.
+	notYetPause = 3 * time.Millisecond
+	// stalePause is between two looks at a layout that does not say where an ID is.
+	stalePause = 50 * time.Millisecond
+)
 
-func readInstallation(text []string) Installation {
-	number := func(text string) int64 {
-		n, _ := strconv.ParseInt(text, 10, 64)
-		return n
-	}
-	i := Installation{ID: text[0], Epoch: number(text[1]), Beat: number(text[2])}
-	if ms := number(text[3]); ms > 0 {
-		i.At = InstantOf(ms)
-	}
-	return i
-}
-
-// Beat counts one beat of an installation, which follows its own and Redis', and returns what Redis knows then. A
-// Redis that knows no installation gets this one. One that is of another, or of another epoch, does not change.
-func (s *Store) Beat(ctx context.Context, i Installation) (Installation, error) {
-	answer, err := s.scripts.beat.Run(ctx, s.config.Client, []string{layoutKey(s.config.Topology)}, i.ID, i.Epoch, i.Beat).StringSlice()
-	if err != nil {
-		return Installation{}, Classify(err)
-	}
-	if len(answer) != 4 {
-		r := reply{}
-		r.fail("%d values", len(answer))
-		return Installation{}, r.err
-	}
-	return readInstallation(answer), nil
-}
-
-// refusedField has in the layout why bridges refuse what Redis has.
-const refusedField = "refused"
-
-// Refuse notes down why what is here is refused, for all who look.
-func (s *Store) Refuse(ctx context.Context, why string) error {
-	return Classify(s.config.Client.HSet(ctx, layoutKey(s.config.Topology), refusedField, why).Err())
-}
-
-// Adopt makes what is here that of an installation and an owner.
-func (s *Store) Adopt(ctx context.Context, i Installation, owner Owner) error {
-	text, err := json.Marshal(owner)
-	if err != nil {
-		return err
-	}
-	key := layoutKey(s.config.Topology)
-	_, err = s.config.Client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		pipe.HSet(ctx, key, "installation", i.ID, "epoch", i.Epoch, "beat", i.Beat, ownerField, text)
-		pipe.HDel(ctx, key, refusedField)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("redisbridge: %w", Classify(err))
-	}
-	return nil
-}
-
-// admit is Check for those who write: they do not, while what is here is refused. Of a process that writes for
-// long that is looked at now and then, once for all who ask meanwhile.
-func (s *Store) admit(ctx context.Context) error {
-	if err := s.Check(ctx); err != nil {
-		return err
-	}
-	if last := s.admitted.Load(); last > 0 && time.Now().UnixNano()-last < admittedFor.Nanoseconds() {
-		return nil
-	}
-	looked := s.looking.DoChan("", func() (any, error) {
-		err := s.look(context.WithoutCancel(ctx))
-		if err == nil {
-			s.admitted.Store(time.Now().UnixNano())
+// onShard calls do with the shard and the slot of a key, again where that has moved.
+func (s *Store) onShard(ctx context.Context, key string, do func(*Shard, format.Slot) error) error {
+	for began := time.Now(); ; {
+		v := s.view.Load()
+		shard, slot := v.locate(key)
+		err := do(shard, slot)
+		if err == nil || time.Since(began) >= moveWithin || !s.follow(ctx, v, shard, err) {
+			return err
 		}
-		return nil, err
-	})
-	select {
-	case <-ctx.Done():
-		return classifyRead(ctx.Err())
-	case l := <-looked:
-		return l.Err
 	}
 }
 
-// admittedFor is for how long a process takes it that nothing is refused.
-const admittedFor = 5 * time.Second
-
-// look returns an error where what is here is refused. Bridges note that down, as they compare it with what
-// RabbitMQ knows. One that was emptied has no such note, so RabbitMQ is asked, too.
-func (s *Store) look(ctx context.Context) error {
-	i, err := s.Installation(ctx)
-	if err != nil {
-		return err
+// follow reports whether a script of a shard of v has refused an ID since that is elsewhere, or on its way there, so
+// that another try helps; it returns when that may be.
+func (s *Store) follow(ctx context.Context, v *view, shard *Shard, err error) bool {
+	if err == nil {
+		return false
 	}
-	if i.Refused == "" && i.ID == "" && s.config.Installed != nil && s.config.Installed(ctx) {
-		i.Refused = "Redis knows nothing of the installation, which RabbitMQ belongs to: it was emptied, or is another Redis"
-	}
-	if i.Refused != "" {
-		return fmt.Errorf("%w: prefix %s in this Redis is %w, or not what it was: %s: restore Redis, or go on with what it has: delaybridge adopt",
-			ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, i.Refused)
-	}
-	return nil
-}
-
-// ownerField has the owner in the layout, as JSON, so that it is written at once or not at all.
-const ownerField = "owner"
-
-// checkOwner returns ErrForeign where the layout in found is not of want.
-func (s *Store) checkOwner(found map[string]string, want Owner) error {
-	owner, known := readOwner(found)
-	if !known || owner.Is(want) {
-		return nil
-	}
-	return fmt.Errorf("%w: prefix %s in this Redis is %w: it belongs to %s, and this is %s: "+
-		"choose another prefix or Redis; or, where the installation has moved, have one bridge adopt it",
-		ErrConfiguration, s.config.Topology.Prefix(), ErrForeign, owner, want)
-}
-
-func readOwner(layout map[string]string) (o Owner, known bool) {
-	known = json.Unmarshal([]byte(layout[ownerField]), &o) == nil
-	return o, known
-}
-
-// StillOwner returns ErrForeign where the layout is another's.
-func (s *Store) StillOwner(ctx context.Context, me Owner) error {
-	found, err := s.config.Client.HGetAll(ctx, layoutKey(s.config.Topology)).Result()
-	if err != nil {
-		return fmt.Errorf("redisbridge: %w", Classify(err))
-	}
-	if _, err := s.learn(found); err != nil {
-		return err
-	}
-	return s.checkOwner(found, me)
-}
-
-// Own notes down whose the layout is, if no owner is known, or adopts it: then it returns
-// from whom. The error is ErrForeign where it is another's.
-func (s *Store) Own(ctx context.Context, me Owner, adopt bool) (adopted *Owner, err error) {
-	key := layoutKey(s.config.Topology)
-	text, err := json.Marshal(me)
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.config.Client.HGetAll(ctx, key).Result()
-	if err != nil {
-		return nil, fmt.Errorf("redisbridge: %w", Classify(err))
-	}
-	owner, known := readOwner(found)
+	text := err.Error()
 	switch {
-	case !known:
-		err = s.config.Client.HSetNX(ctx, key, ownerField, text).Err()
-	case owner.Is(me) && me.named() && !owner.named(), !owner.Is(me) && adopt:
-		err = s.config.Client.HSet(ctx, key, ownerField, text).Err()
+	case strings.HasPrefix(text, server.NotYet):
+		server.Pause(ctx, notYetPause)
+	case strings.HasPrefix(text, server.Gone):
+		number, _, _ := strings.Cut(text[len(server.Gone):], " ")
+		frontier, parseErr := strconv.ParseInt(number, 10, 64)
+		if parseErr != nil {
+			return false
+		}
+		for {
+			before := shard.frontier.Load()
+			if frontier <= before || shard.frontier.CompareAndSwap(before, frontier) {
+				break
+			}
+		}
+		if v.next != nil && shard.generation == v.layout.Generation || s.view.Load() != v {
+			break // it is known where
+		}
+		if _, err := s.ReadLayout(ctx); err != nil || s.view.Load() == v {
+			server.Pause(ctx, stalePause)
+		}
+	default:
+		return false
 	}
-	switch {
-	case err == nil && known && !owner.Is(me) && adopt:
-		adopted = &owner
-	case errors.Is(Classify(err), ErrFull): // a bridge starts on a full Redis, too
-	case err != nil:
-		return nil, fmt.Errorf("redisbridge: %w", Classify(err))
-	}
-	return adopted, s.StillOwner(ctx, me)
-}
-
-// lostFor is for how long a loss is reported.
-const lostFor = 24 * time.Hour
-
-// NoteLoss notes down what was lost, unless an earlier loss is noted down, and puts the layout
-// back.
-func (s *Store) NoteLoss(ctx context.Context, text string) error {
-	err := s.config.Client.SetNX(ctx, lostKey(s.config.Topology), text, lostFor).Err()
-	if layout := s.CheckLayout(ctx); err == nil {
-		err = layout
-	}
-	return err
-}
-
-// Loss returns the last loss that was noted down within the last day, or "".
-func (s *Store) Loss(ctx context.Context) (text string, err error) {
-	text, err = s.config.Client.Get(ctx, lostKey(s.config.Topology)).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return text, classifyRead(err)
+	return ctx.Err() == nil
 }

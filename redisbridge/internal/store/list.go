@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // A ListFilter says what [Store.List] is to list. It may list more than that.
@@ -200,13 +203,13 @@ func furthest(sources []*source) *source {
 
 func (l *shardList) begin(ctx context.Context) error {
 	k := l.shard.keys
-	us, err := l.store.scripts.clock.RunRO(ctx, l.store.config.Client, []string{k.state}).Int64()
+	us, err := l.store.scripts.Clock.RunRO(ctx, l.store.config.Client, []string{k.State}).Int64()
 	if err != nil {
-		return Classify(err)
+		return server.Classify(err)
 	}
-	names, err := l.store.config.Client.SMembers(ctx, k.schedule).Result()
+	names, err := l.store.config.Client.SMembers(ctx, k.Schedule).Result()
 	if err != nil {
-		return Classify(err)
+		return server.Classify(err)
 	}
 	l.now = us / 1000
 	for _, lead := range l.store.config.Topology.Leads() {
@@ -229,7 +232,7 @@ func (l *shardList) begin(ctx context.Context) error {
 			lead = l.longest
 		}
 		at := max(0, l.from-lead)
-		s.bucket, s.score, s.bound = at/bucketMS, exactly(at%bucketMS), l.from
+		s.bucket, s.score, s.bound = at/format.BucketMS, exactly(at%format.BucketMS), l.from
 	}
 	l.claimedTo = l.from
 	if !l.wants(Kept) {
@@ -282,10 +285,10 @@ func (l *shardList) read(ctx context.Context, s *source, until int64) error {
 	if s.name == sourceKept && until < never {
 		stop = float64(max(until+s.late, l.now+l.store.config.Window.Milliseconds()+1))
 	}
-	answer, err := l.store.scripts.list.RunRO(ctx, l.store.config.Client, []string{k.schedule, k.claimed, k.kept, k.envelopes},
-		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, recordMaxHead + peekBytes}, l.store.leads...)...).Slice()
+	answer, err := l.store.scripts.List.RunRO(ctx, l.store.config.Client, []string{k.Schedule, k.Claimed, k.Kept, k.Envelopes},
+		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, format.RecordMaxHead + format.PeekBytes}, l.store.leads...)...).Slice()
 	if err != nil {
-		return Classify(err)
+		return server.Classify(err)
 	}
 	r := reply{rest: answer}
 	now, more := r.int(), r.int() == 1
@@ -316,7 +319,7 @@ func (l *shardList) advance(s *source) error {
 	case s.name == sourceKept:
 		s.bound = l.keptBound(s, score)
 	case s.name != sourceClaimed:
-		s.bound = max(s.bound, s.bucket*bucketMS+int64(max(score, 0))+s.lead)
+		s.bound = max(s.bound, s.bucket*format.BucketMS+int64(max(score, 0))+s.lead)
 	}
 	return nil
 }
@@ -326,7 +329,7 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 	if !stored.Whole() {
 		return
 	}
-	one := item{Found: Found{Record: stored, ID: idOf(key), Shard: l.shard.number, Bytes: int(bytes), PromoteAt: at, key: key}}
+	one := item{Found: Found{Record: stored, ID: format.IDOf(key), Shard: l.shard.number, Bytes: int(bytes), PromoteAt: at, key: key}}
 	switch s.name {
 	case sourceClaimed:
 		if due := stored.Due(); due < max(l.claimedTo, l.position) || due > until {
@@ -354,7 +357,7 @@ func (l *shardList) take(s *source, until int64, key string, at, bytes int64, st
 // crash of Redis in the middle of a script may leave such an entry (lua/lib.lua), or give
 // another score to the right one, in whose bucket it is.
 func (l *shardList) isStale(s *source, at int64, stored Record) bool {
-	return s.lead > 0 && (stored.Due()-s.lead)/bucketMS != at/bucketMS
+	return s.lead > 0 && (stored.Due()-s.lead)/format.BucketMS != at/format.BucketMS
 }
 
 // isNew reports whether an item was not met before. All of those that are due at one

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Attendance is what a bridge hears when it renews its entry in the register.
@@ -24,10 +27,10 @@ type Attendance struct {
 func (s *Store) Attend(ctx context.Context, bridge string, lifetime time.Duration, report string) (Attendance, error) {
 	const head = 3
 	t := s.config.Topology
-	answer, err := s.scripts.attend.Run(ctx, s.config.Client, []string{registerKey(t), reportsKey(t), layoutKey(t), lostKey(t)},
-		bridge, lifetime.Milliseconds(), wakeChannel(t), report).StringSlice()
+	answer, err := s.scripts.Attend.Run(ctx, s.config.Client, []string{format.RegisterKey(t), format.ReportsKey(t), format.LayoutKey(t), format.LostKey(t)},
+		bridge, lifetime.Milliseconds(), format.WakeChannel(t), report).StringSlice()
 	if err != nil {
-		return Attendance{}, Classify(err)
+		return Attendance{}, server.Classify(err)
 	}
 	if len(answer) < head {
 		r := reply{}
@@ -51,9 +54,9 @@ type Member struct {
 // Members returns the entries of the bridges alive, sorted by ID.
 func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	t := s.config.Topology
-	answer, err := s.scripts.bridges.RunRO(ctx, s.config.Client, []string{registerKey(t), reportsKey(t)}).Slice()
+	answer, err := s.scripts.Bridges.RunRO(ctx, s.config.Client, []string{format.RegisterKey(t), format.ReportsKey(t)}).Slice()
 	if err != nil {
-		return nil, classifyRead(err)
+		return nil, server.ClassifyRead(err)
 	}
 	r := reply{rest: answer}
 	r.int() // Redis' clock
@@ -91,7 +94,7 @@ type Calls struct {
 
 // Listen makes calls until ctx ends.
 func (s *Store) Listen(ctx context.Context, c Calls) {
-	subscription := s.config.Client.Subscribe(ctx, wakeChannel(s.config.Topology))
+	subscription := s.config.Client.Subscribe(ctx, format.WakeChannel(s.config.Topology))
 	defer func() { _ = subscription.Close() }()
 	events := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(pingEvery))
 	for {
@@ -116,11 +119,11 @@ func (c Calls) hear(event any) {
 		c.Subscribed()
 		return
 	}
-	if message.Payload == wakeAll {
+	if message.Payload == format.WakeAll {
 		c.Members()
 		return
 	}
-	if message.Payload == wakeLayout {
+	if message.Payload == format.WakeLayout {
 		c.Layout()
 		return
 	}
@@ -134,7 +137,7 @@ func (c Calls) hear(event any) {
 // Tell tells all bridges a text that is neither a number nor the name of an event. A bridge
 // may miss it.
 func (s *Store) Tell(ctx context.Context, text string) {
-	_ = s.config.Client.Publish(ctx, wakeChannel(s.config.Topology), text).Err()
+	_ = s.config.Client.Publish(ctx, format.WakeChannel(s.config.Topology), text).Err()
 }
 
 const (
@@ -155,8 +158,8 @@ type Audited struct {
 
 // AppendAudit adds a record to the audit log. It asks for no layout: the log is there before the first bridge.
 func (s *Store) AppendAudit(ctx context.Context, text string) error {
-	return Classify(s.config.Client.XAdd(ctx, &redis.XAddArgs{
-		Stream: auditKey(s.config.Topology), MaxLen: auditMost, Approx: true, Values: []string{auditField, text},
+	return server.Classify(s.config.Client.XAdd(ctx, &redis.XAddArgs{
+		Stream: format.AuditKey(s.config.Topology), MaxLen: auditMost, Approx: true, Values: []string{auditField, text},
 	}).Err())
 }
 
@@ -170,9 +173,9 @@ func (s *Store) AuditLog(ctx context.Context, since time.Time, after string) ([]
 	case !since.IsZero():
 		start = strconv.FormatInt(max(0, since.UnixMilli()), 10)
 	}
-	found, err := s.config.Client.XRangeN(ctx, auditKey(s.config.Topology), start, "+", auditPage).Result()
+	found, err := s.config.Client.XRangeN(ctx, format.AuditKey(s.config.Topology), start, "+", auditPage).Result()
 	if err != nil {
-		return nil, classifyRead(err)
+		return nil, server.ClassifyRead(err)
 	}
 	page := make([]Audited, len(found))
 	for i, one := range found {

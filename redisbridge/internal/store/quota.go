@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Quota is redisbridge.Quota.
@@ -65,12 +66,12 @@ func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
 	all := make([]*redis.MapStringStringCmd, len(shards))
 	_, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n, shard := range shards {
-			all[n] = pipe.HGetAll(ctx, shard.keys.usage)
+			all[n] = pipe.HGetAll(ctx, shard.keys.Usage)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, classifyRead(err)
+		return nil, server.ClassifyRead(err)
 	}
 	sums := map[string]Usage{}
 	for _, one := range all {

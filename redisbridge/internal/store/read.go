@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Where is the place in Redis of a message that waits.
@@ -51,21 +53,21 @@ func (s *Store) Look(ctx context.Context, entry, id string) (all []Found, err er
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	return s.lookKey(ctx, keyOf(entry, id))
+	return s.lookKey(ctx, format.KeyOf(entry, id))
 }
 
 // lookKey is Look for the key of the first message.
 func (s *Store) lookKey(ctx context.Context, first string) (all []Found, err error) {
 	var in *Shard
 	var answer []any
-	err = s.onShard(ctx, first, func(shard *Shard, _ slot) (err error) {
+	err = s.onShard(ctx, first, func(shard *Shard, _ format.Slot) (err error) {
 		k := shard.keys
 		in = shard
-		answer, err = s.scripts.look.RunRO(ctx, s.config.Client, []string{k.claimed, k.kept, k.envelopes}, append([]any{first}, s.leads...)...).Slice()
+		answer, err = s.scripts.Look.RunRO(ctx, s.config.Client, []string{k.Claimed, k.Kept, k.Envelopes}, append([]any{first}, s.leads...)...).Slice()
 		return err
 	})
 	if err != nil {
-		return nil, Classify(err)
+		return nil, server.Classify(err)
 	}
 	r := reply{rest: answer}
 	now := r.int()
@@ -77,7 +79,7 @@ func (s *Store) lookKey(ctx context.Context, first string) (all []Found, err err
 		if !stored.Whole() {
 			return nil, errors.New("its record is cut off")
 		}
-		f := Found{Record: stored, ID: idOf(key), Shard: in.number, Bytes: len(stored), PromoteAt: at, Now: now, key: key}
+		f := Found{Record: stored, ID: format.IDOf(key), Shard: in.number, Bytes: len(stored), PromoteAt: at, Now: now, key: key}
 		switch {
 		case stored.State() != Waiting:
 		case kept != "":
@@ -111,10 +113,10 @@ func (s *Store) Overview(ctx context.Context, shard *Shard, at time.Time) (o Ove
 	if !at.IsZero() {
 		judgedBy = append(judgedBy, at.UnixMilli())
 	}
-	answer, err := s.scripts.glance.RunRO(ctx, s.config.Client,
-		[]string{k.schedule, k.state, k.claimed, k.envelopes, k.kept}, judgedBy...).Slice()
+	answer, err := s.scripts.Glance.RunRO(ctx, s.config.Client,
+		[]string{k.Schedule, k.State, k.Claimed, k.Envelopes, k.Kept}, judgedBy...).Slice()
 	if err != nil {
-		return Overview{}, time.Time{}, Classify(err)
+		return Overview{}, time.Time{}, server.Classify(err)
 	}
 	r := reply{rest: answer}
 	now = time.UnixMilli(r.int())
@@ -152,12 +154,12 @@ func (s *Store) RunningCounts(ctx context.Context) (string, error) {
 	all := make([]*redis.MapStringStringCmd, len(shards))
 	_, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n, shard := range shards {
-			all[n] = pipe.HGetAll(ctx, shard.keys.counts())
+			all[n] = pipe.HGetAll(ctx, shard.keys.Counts())
 		}
 		return nil
 	})
 	if err != nil {
-		return "", Classify(err)
+		return "", server.Classify(err)
 	}
 	var text strings.Builder
 	for _, counts := range all {
@@ -169,9 +171,9 @@ func (s *Store) RunningCounts(ctx context.Context) (string, error) {
 // Alive returns the IDs of the bridges alive at an instant, sorted.
 func (s *Store) Alive(ctx context.Context, at time.Time) ([]string, error) {
 	alive := &redis.ZRangeBy{Min: strconv.FormatInt(at.UnixMilli(), 10), Max: "+inf"}
-	ids, err := s.config.Client.ZRangeByScore(ctx, registerKey(s.config.Topology), alive).Result()
+	ids, err := s.config.Client.ZRangeByScore(ctx, format.RegisterKey(s.config.Topology), alive).Result()
 	slices.Sort(ids)
-	return ids, Classify(err)
+	return ids, server.Classify(err)
 }
 
 // countBuckets is how many buckets of the schedule a script counts, which takes Redis
@@ -194,13 +196,13 @@ func (s *Store) Count(ctx context.Context, shard *Shard) (Count, error) {
 	var claimed *redis.IntCmd
 	var parts *redis.StringSliceCmd
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		state = pipe.HMGet(ctx, k.state, "owner")
-		claimed = pipe.ZCard(ctx, k.claimed)
-		parts = pipe.SMembers(ctx, k.schedule)
+		state = pipe.HMGet(ctx, k.State, "owner")
+		claimed = pipe.ZCard(ctx, k.Claimed)
+		parts = pipe.SMembers(ctx, k.Schedule)
 		return nil
 	})
 	if err != nil {
-		return Count{}, Classify(err)
+		return Count{}, server.Classify(err)
 	}
 	c.Owner, _ = state.Val()[0].(string)
 	c.Promoting = int(claimed.Val())
@@ -221,11 +223,11 @@ func (s *Store) Count(ctx context.Context, shard *Shard) (Count, error) {
 }
 
 // countPart counts a part of the schedule.
-func (s *Store) countPart(ctx context.Context, k shardKeys, part string) (counted int, err error) {
+func (s *Store) countPart(ctx context.Context, k format.ShardKeys, part string) (counted int, err error) {
 	for bucket := "-inf"; bucket != ""; {
-		answer, err := s.scripts.count.RunRO(ctx, s.config.Client, []string{k.schedule, k.envelopes}, part, countBuckets, bucket).Slice()
+		answer, err := s.scripts.Count.RunRO(ctx, s.config.Client, []string{k.Schedule, k.Envelopes}, part, countBuckets, bucket).Slice()
 		if err != nil {
-			return 0, Classify(err)
+			return 0, server.Classify(err)
 		}
 		r := reply{rest: answer}
 		counted += int(r.int())
@@ -237,12 +239,12 @@ func (s *Store) countPart(ctx context.Context, k shardKeys, part string) (counte
 }
 
 // countKept counts what is kept, by what has become of it.
-func (s *Store) countKept(ctx context.Context, k shardKeys, c *Count) error {
+func (s *Store) countKept(ctx context.Context, k format.ShardKeys, c *Count) error {
 	score, id := "-inf", ""
 	for more := true; more; {
-		answer, err := s.scripts.tally.RunRO(ctx, s.config.Client, []string{k.kept, k.envelopes}, pageIDs, pageBytes, score, id).Slice()
+		answer, err := s.scripts.Tally.RunRO(ctx, s.config.Client, []string{k.Kept, k.Envelopes}, pageIDs, pageBytes, score, id).Slice()
 		if err != nil {
-			return Classify(err)
+			return server.Classify(err)
 		}
 		r := reply{rest: answer}
 		more = r.int() == 1
@@ -274,10 +276,10 @@ type Delivery struct {
 // instant.
 func (s *Store) Flow(ctx context.Context, shard *Shard, since time.Time, most int) (Flow, error) {
 	k := shard.keys
-	answer, err := s.scripts.flow.RunRO(ctx, s.config.Client, []string{k.state, k.kept, k.envelopes},
-		s.config.Remember.Milliseconds(), unixMS(since), most).Slice()
+	answer, err := s.scripts.Flow.RunRO(ctx, s.config.Client, []string{k.State, k.Kept, k.Envelopes},
+		s.config.Remember.Milliseconds(), format.UnixMS(since), most).Slice()
 	if err != nil {
-		return Flow{}, Classify(err)
+		return Flow{}, server.Classify(err)
 	}
 	r := reply{rest: answer}
 	f := Flow{Left: r.int(), Now: time.UnixMilli(r.int())}
@@ -297,27 +299,27 @@ type Lease struct {
 // Lease reads the lease of a shard, and what waits for its owner. It writes nothing.
 func (s *Store) Lease(ctx context.Context, shard *Shard) (Lease, error) {
 	k, client := shard.keys, s.config.Client
-	state, err := client.HMGet(ctx, k.state, "owner", "lease").Result()
+	state, err := client.HMGet(ctx, k.State, "owner", "lease").Result()
 	if err != nil {
-		return Lease{}, classifyRead(err)
+		return Lease{}, server.ClassifyRead(err)
 	}
 	var l Lease
 	l.Owner, _ = state[0].(string)
 	if ends, ok := state[1].(string); ok && l.Owner != "" {
 		ms, err := strconv.ParseInt(ends, 10, 64)
 		if err != nil {
-			return Lease{}, fmt.Errorf("%s: its lease ends at %q", k.state, ends)
+			return Lease{}, fmt.Errorf("%s: its lease ends at %q", k.State, ends)
 		}
 		l.Ends = time.UnixMilli(ms)
 	}
-	claimed, err := client.ZCard(ctx, k.claimed).Result()
+	claimed, err := client.ZCard(ctx, k.Claimed).Result()
 	if err != nil {
-		return Lease{}, classifyRead(err)
+		return Lease{}, server.ClassifyRead(err)
 	}
 	l.Claimed = int(claimed)
-	parts, err := client.SMembers(ctx, k.schedule).Result()
+	parts, err := client.SMembers(ctx, k.Schedule).Result()
 	if err != nil {
-		return Lease{}, classifyRead(err)
+		return Lease{}, server.ClassifyRead(err)
 	}
 	for _, part := range parts {
 		next, err := s.headOf(ctx, k, part)
@@ -333,24 +335,30 @@ func (s *Store) Lease(ctx context.Context, shard *Shard) (Lease, error) {
 
 // headOf returns the first instant of promotion in a part of the schedule, or zero. A
 // bucket may be empty, or gone, when it is read; the next one has to do then.
-func (s *Store) headOf(ctx context.Context, k shardKeys, part string) (time.Time, error) {
+func (s *Store) headOf(ctx context.Context, k format.ShardKeys, part string) (time.Time, error) {
 	const someBuckets = 3
-	buckets, err := s.config.Client.ZRange(ctx, k.part(part), 0, someBuckets-1).Result()
+	buckets, err := s.config.Client.ZRange(ctx, k.Part(part), 0, someBuckets-1).Result()
 	if err != nil {
-		return time.Time{}, classifyRead(err)
+		return time.Time{}, server.ClassifyRead(err)
 	}
 	for _, b := range buckets {
 		number, err := strconv.ParseInt(b, 10, 64)
 		if err != nil {
-			return time.Time{}, fmt.Errorf("%s has a bucket %q", k.part(part), b)
+			return time.Time{}, fmt.Errorf("%s has a bucket %q", k.Part(part), b)
 		}
-		first, err := s.config.Client.ZRangeWithScores(ctx, k.bucket(part, number), 0, 0).Result()
+		first, err := s.config.Client.ZRangeWithScores(ctx, k.Bucket(part, number), 0, 0).Result()
 		if err != nil {
-			return time.Time{}, classifyRead(err)
+			return time.Time{}, server.ClassifyRead(err)
 		}
 		if len(first) > 0 {
-			return time.UnixMilli(number*bucketMS + int64(first[0].Score)), nil
+			return time.UnixMilli(number*format.BucketMS + int64(first[0].Score)), nil
 		}
 	}
 	return time.Time{}, nil
 }
+
+// Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
+func (f *Found) Message() (message.Message, error) { return format.DecodeEnvelope(f.Envelope(), f.ID) }
+
+// Outline is Message without headers and body.
+func (f *Found) Outline() (message.Message, error) { return format.PeekEnvelope(f.Envelope(), f.ID) }

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // How the number of shards changes. Messages move from the shards of one generation to those of the next,
@@ -29,24 +30,10 @@ func (s *Store) Moves(shard *Shard) bool {
 	return l.Next > 0 && shard.generation == l.Generation
 }
 
-// Errors of scripts that are about an ID that is in another shard, or on its way there.
-const (
-	gone   = "GONE "
-	notYet = "NOTYET "
-)
-
 // ErrResharding means that something cannot be done while the number of shards changes.
 var ErrResharding = errors.New("the number of shards is being changed, and messages move: wait until that is over")
 
 const (
-	// moveWithin is for how long a call follows an ID that moves: longer than another bridge needs to
-	// take over from one that has died between two scripts.
-	moveWithin = 15 * time.Second
-	// notYetPause is between two looks at an ID that is between two shards.
-	notYetPause = 3 * time.Millisecond
-	// stalePause is between two looks at a layout that does not say where an ID is.
-	stalePause = 50 * time.Millisecond
-
 	// A step takes at most so many slots, and ends after so many messages or bytes: Redis is busy with it for some ms.
 	takeSlots   = 4096
 	takeRecords = 500
@@ -57,52 +44,6 @@ const (
 	movingRecord = ":" // begins a field with a record of what is between shards; see lua/take.lua
 	movingOthers = "+"
 )
-
-// onShard calls do with the shard and the slot of a key, again where that has moved.
-func (s *Store) onShard(ctx context.Context, key string, do func(*Shard, slot) error) error {
-	for began := time.Now(); ; {
-		v := s.view.Load()
-		shard, slot := v.locate(key)
-		err := do(shard, slot)
-		if err == nil || time.Since(began) >= moveWithin || !s.follow(ctx, v, shard, err) {
-			return err
-		}
-	}
-}
-
-// follow reports whether a script of a shard of v has refused an ID since that is elsewhere, or on its way there, so
-// that another try helps; it returns when that may be.
-func (s *Store) follow(ctx context.Context, v *view, shard *Shard, err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	switch {
-	case strings.HasPrefix(text, notYet):
-		pause(ctx, notYetPause)
-	case strings.HasPrefix(text, gone):
-		number, _, _ := strings.Cut(text[len(gone):], " ")
-		frontier, parseErr := strconv.ParseInt(number, 10, 64)
-		if parseErr != nil {
-			return false
-		}
-		for {
-			before := shard.frontier.Load()
-			if frontier <= before || shard.frontier.CompareAndSwap(before, frontier) {
-				break
-			}
-		}
-		if v.next != nil && shard.generation == v.layout.Generation || s.view.Load() != v {
-			break // it is known where
-		}
-		if _, err := s.ReadLayout(ctx); err != nil || s.view.Load() == v {
-			pause(ctx, stalePause)
-		}
-	default:
-		return false
-	}
-	return ctx.Err() == nil
-}
 
 // atRest returns ErrResharding while messages move.
 func (s *Store) atRest(ctx context.Context) error {
@@ -118,14 +59,14 @@ func (s *Store) stateOf(ctx context.Context, shards []*Shard, field string) ([]s
 	answers := make([]*redis.StringCmd, len(shards))
 	_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
 		for n, shard := range shards {
-			answers[n] = pipe.HGet(ctx, shard.keys.state, field)
+			answers[n] = pipe.HGet(ctx, shard.keys.State, field)
 		}
 		return nil
 	})
 	values := make([]string, len(shards))
 	for n, answer := range answers {
 		if err := answer.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, classifyRead(err)
+			return nil, server.ClassifyRead(err)
 		}
 		values[n] = answer.Val()
 	}
@@ -154,25 +95,25 @@ func (s *Store) BeginReshard(ctx context.Context, shards int) error {
 	}
 	_, err = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, shard := range next {
-			pipe.HSetNX(ctx, shard.keys.state, "from", l.Shards) // once: who is late by a whole move does no harm
+			pipe.HSetNX(ctx, shard.keys.State, "from", l.Shards) // once: who is late by a whole move does no harm
 		}
 		return nil
 	})
 	if err != nil {
-		return Classify(err)
+		return server.Classify(err)
 	}
 	if err := s.turnLayout(ctx, l.Generation, shards, "begin"); err != nil {
 		return err
 	}
-	s.Tell(ctx, wakeLayout)
+	s.Tell(ctx, format.WakeLayout)
 	return nil
 }
 
 // turnLayout begins or ends a move in the layout, and reads that anew.
 func (s *Store) turnLayout(ctx context.Context, generation, shards int, what string) error {
-	done, err := s.scripts.reshard.Run(ctx, s.config.Client, []string{layoutKey(s.config.Topology)}, generation, shards, what, LayoutVersion).Bool()
+	done, err := s.scripts.Reshard.Run(ctx, s.config.Client, []string{format.LayoutKey(s.config.Topology)}, generation, shards, what, LayoutVersion).Bool()
 	if err != nil {
-		return Classify(err)
+		return server.Classify(err)
 	}
 	l, err := s.ReadLayout(ctx)
 	if err == nil && !done && what == "begin" && l.Next != shards {
@@ -197,12 +138,12 @@ func (s *Store) forgetArrivals(ctx context.Context, shards []*Shard) error {
 			for i := range fields {
 				fields[i] = "arrived:" + strconv.Itoa(i)
 			}
-			pipe.HSet(ctx, shard.keys.state, "from", 0)
-			pipe.HDel(ctx, shard.keys.state, fields...)
+			pipe.HSet(ctx, shard.keys.State, "from", 0)
+			pipe.HDel(ctx, shard.keys.State, fields...)
 		}
 		return nil
 	})
-	return Classify(err)
+	return server.Classify(err)
 }
 
 // Resharding says how far a move is.
@@ -230,7 +171,7 @@ func (s *Store) Resharding(ctx context.Context) (r Resharding, err error) {
 	}
 	for n := range old {
 		slots, _ := strconv.ParseInt(frontiers[n], 10, 64)
-		r.Slots, r.All = r.Slots+slots, r.All+slotsPerShard
+		r.Slots, r.All = r.Slots+slots, r.All+format.SlotsPerShard
 		if done[n] != "" {
 			r.Closed++
 		}
@@ -263,7 +204,7 @@ func (s *Store) Move(ctx context.Context, old *Shard) (MoveStep, error) {
 			return MoveStep{}, err
 		}
 		return MoveStep{Messages: len(taken.records)}, s.dropTaken(ctx, old, &taken)
-	case taken.start < slotsPerShard:
+	case taken.start < format.SlotsPerShard:
 		return MoveStep{Blocked: true}, nil
 	}
 	return s.close(ctx, v, old)
@@ -285,11 +226,11 @@ func (t *taken) text() string { return fmt.Sprint(t.start, " ", t.stop) }
 
 func (s *Store) take(ctx context.Context, old *Shard) (taken, error) {
 	k := old.keys
-	called, unreplicated := s.run(ctx, k, s.scripts.take, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept, k.moving},
+	called, unreplicated := s.run(ctx, k, s.scripts.Take, []string{k.Schedule, k.State, k.Claimed, k.Envelopes, k.Kept, k.Moving},
 		append([]any{takeSlots, takeRecords, takeBytes}, s.leads...)...)
 	answer, err := called.Slice()
 	if err != nil {
-		return taken{}, fmt.Errorf("take from shard %s: %w", old.Name(), Classify(err))
+		return taken{}, fmt.Errorf("take from shard %s: %w", old.Name(), server.Classify(err))
 	}
 	r := reply{rest: answer}
 	t := taken{start: r.int(), stop: r.int(), others: map[string]string{}}
@@ -307,65 +248,47 @@ func (s *Store) take(ctx context.Context, old *Shard) (taken, error) {
 	return t, errors.Join(r.err, unreplicated)
 }
 
-// firstOf returns the key of the first message with the ID of a key.
-func firstOf(key string) string {
-	if key != "" && key[0] == keyOfOther && len(key) > digestLen {
-		return key[1+digestLen:]
-	}
-	return key
-}
-
 // implant puts what was taken into the new shards: each hears of the range, even if nothing of it is its own.
 func (s *Store) implant(ctx context.Context, v *view, old *Shard, t *taken) error {
 	records, others := map[int][]takenRecord{}, map[int][]any{}
 	for _, one := range t.records {
-		n, _ := locate(firstOf(one.key), len(v.next))
+		n, _ := format.Locate(format.FirstOf(one.key), len(v.next))
 		records[n] = append(records[n], one)
 	}
 	for _, first := range slices.Sorted(maps.Keys(t.others)) {
-		n, _ := locate(first, len(v.next))
+		n, _ := format.Locate(first, len(v.next))
 		others[n] = append(others[n], first, t.others[first])
 	}
 	arguments := func(shard *Shard) ([]string, []any) {
 		k := shard.keys
-		args := append([]any{old.number, len(v.shards), t.start, t.stop, wakeChannel(s.config.Topology), k.number, len(s.leads)}, s.leads...)
+		args := append([]any{old.number, len(v.shards), t.start, t.stop, format.WakeChannel(s.config.Topology), k.Number, len(s.leads)}, s.leads...)
 		args = append(args, len(records[shard.number]))
 		for _, one := range records[shard.number] {
 			args = append(args, one.key, one.kept, string(one.record), groupOfStored(one.key, one.record))
 		}
-		return []string{k.schedule, k.state, k.envelopes, k.kept}, append(args, others[shard.number]...)
+		return []string{k.Schedule, k.State, k.Envelopes, k.Kept}, append(args, others[shard.number]...)
 	}
 	answers := map[*Shard]*redis.Cmd{}
 	unreplicated := s.eachNode(ctx, v.next, func(pipe redis.Pipeliner, shard *Shard) {
 		keys, args := arguments(shard)
-		answers[shard] = s.scripts.implant.EvalSha(ctx, pipe, keys, args...)
+		answers[shard] = s.scripts.Implant.EvalSha(ctx, pipe, keys, args...)
 	})
 	for _, shard := range v.next {
 		answer, err := answers[shard], unreplicated[shard]
 		if undone(answer.Err()) {
 			keys, args := arguments(shard)
-			answer, err = s.run(ctx, shard.keys, s.scripts.implant, keys, args...)
+			answer, err = s.run(ctx, shard.keys, s.scripts.Implant, keys, args...)
 		}
-		if failed := errors.Join(Classify(answer.Err()), err); failed != nil {
+		if failed := errors.Join(server.Classify(answer.Err()), err); failed != nil {
 			return fmt.Errorf("move from shard %s to %s: %w", old.Name(), shard.Name(), failed)
 		}
 	}
 	return nil
 }
 
-// groupOfStored returns the group that a message was parked with, as the index has it, or "": a retry is in none.
-func groupOfStored(key string, r Record) string {
-	one := Stored{Key: key, Record: r}
-	m, err := one.Message()
-	if err != nil || m.ID != one.ID() {
-		return ""
-	}
-	return groupOf(&m)
-}
-
 func (s *Store) dropTaken(ctx context.Context, old *Shard, t *taken) error {
-	err := s.scripts.drop.Run(ctx, s.config.Client, []string{old.keys.moving}, t.text()).Err()
-	return Classify(err)
+	err := s.scripts.Drop.Run(ctx, s.config.Client, []string{old.keys.Moving}, t.text()).Err()
+	return server.Classify(err)
 }
 
 // close removes what is left of an old shard of which all slots have gone, and ends the move when it is the last one.
@@ -376,14 +299,14 @@ func (s *Store) close(ctx context.Context, v *view, old *Shard) (MoveStep, error
 	}
 	if done[old.number] == "" {
 		k := old.keys
-		closed, err := s.scripts.shut.Run(ctx, s.config.Client, []string{k.schedule, k.state, k.claimed, k.envelopes, k.kept, k.groups}, closeMost).Bool()
+		closed, err := s.scripts.Shut.Run(ctx, s.config.Client, []string{k.Schedule, k.State, k.Claimed, k.Envelopes, k.Kept, k.Groups}, closeMost).Bool()
 		if err != nil || !closed {
-			return MoveStep{}, Classify(err)
+			return MoveStep{}, server.Classify(err)
 		}
 		if err := s.moveStray(ctx, old); err != nil {
 			return MoveStep{}, err
 		}
-		return MoveStep{}, Classify(s.config.Client.HSet(ctx, k.state, "done", 1).Err())
+		return MoveStep{}, server.Classify(s.config.Client.HSet(ctx, k.State, "done", 1).Err())
 	}
 	if slices.Contains(done, "") {
 		return MoveStep{Over: true}, nil
@@ -394,35 +317,35 @@ func (s *Store) close(ctx context.Context, v *view, old *Shard) (MoveStep, error
 	if err := s.forgetArrivals(ctx, v.next); err != nil {
 		return MoveStep{}, err
 	}
-	s.Tell(ctx, wakeLayout)
+	s.Tell(ctx, format.WakeLayout)
 	return MoveStep{Over: true}, nil
 }
 
 // moveStray moves records that processes of an earlier release have left in an old shard after its slots had gone.
 func (s *Store) moveStray(ctx context.Context, old *Shard) error {
-	for first := 0; first < slotsPerShard; first += takeSlots {
+	for first := 0; first < format.SlotsPerShard; first += takeSlots {
 		answers := make([]*redis.MapStringStringCmd, takeSlots)
 		_, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for n := range answers {
-				answers[n] = pipe.HGetAll(ctx, old.keys.slot(slotNumber(first+n)))
+				answers[n] = pipe.HGetAll(ctx, old.keys.Slot(format.SlotNumber(first+n)))
 			}
 			return nil
 		})
 		if err != nil {
-			return Classify(err)
+			return server.Classify(err)
 		}
 		for n, answer := range answers {
 			for key, record := range answer.Val() {
 				if err := s.moveStrayRecord(ctx, key, Record(record)); err != nil {
 					return err
 				}
-				if err := s.config.Client.HDel(ctx, old.keys.slot(slotNumber(first+n)), key).Err(); err != nil {
-					return Classify(err)
+				if err := s.config.Client.HDel(ctx, old.keys.Slot(format.SlotNumber(first+n)), key).Err(); err != nil {
+					return server.Classify(err)
 				}
 			}
 		}
 	}
-	return Classify(s.config.Client.Del(ctx, old.keys.envelopes+":others").Err())
+	return server.Classify(s.config.Client.Del(ctx, old.keys.Envelopes+":others").Err())
 }
 
 func (s *Store) moveStrayRecord(ctx context.Context, key string, record Record) error {

@@ -1,10 +1,11 @@
-// Package store is all that is kept in Redis: the keys, the records and their codec, and one
-// method for each script, which lies in lua. No other package sees a key, a script or a raw
-// answer.
+// Package store is all that is kept in Redis: one method for each script. The scripts are in
+// lua; the keys, the records and their codec in format; and server speaks with Redis servers,
+// whatever they keep. No other package sees a key, a script or a raw answer.
 package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/lua"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -29,11 +33,38 @@ type Config struct {
 	Installed func(context.Context) bool
 }
 
+// Errors that callers branch on; redisbridge says what they mean.
+var (
+	ErrNotFound = errors.New("no message with this ID is known")
+	ErrNewer    = format.ErrNewer
+	ErrInvalid  = errors.New("invalid")
+)
+
+// What others than this package see of records.
+type (
+	// Record is format.Record.
+	Record = format.Record
+	// State is format.State.
+	State = format.State
+	// Beginning is format.Beginning.
+	Beginning = format.Beginning
+	// Stored is format.Stored.
+	Stored = format.Stored
+)
+
+// The states of a record.
+const (
+	Waiting   = format.Waiting
+	Cancelled = format.Cancelled
+	Delivered = format.Delivered
+	Moved     = format.Moved
+)
+
 // Store is what Redis has under the prefix of a topology. It may be used from many
 // goroutines.
 type Store struct {
 	config   Config
-	scripts  scripts
+	scripts  lua.Scripts
 	leads    []any // TTLs of the lanes in ms, longest first
 	batches  *batcher
 	pool     *parkPool
@@ -49,7 +80,7 @@ type Store struct {
 
 // New does no I/O.
 func New(c Config) *Store {
-	s := &Store{config: c, scripts: newScripts(), batches: &batcher{}, pool: &parkPool{}, generations: map[int][]*Shard{}}
+	s := &Store{config: c, scripts: lua.New(), batches: &batcher{}, pool: &parkPool{}, generations: map[int][]*Shard{}}
 	for _, lead := range slices.Backward(c.Topology.Leads()) {
 		s.leads = append(s.leads, lead.Milliseconds())
 	}
@@ -90,7 +121,7 @@ func (s *Store) eachNode(ctx context.Context, shards []*Shard, call func(redis.P
 	}
 	on := map[redis.Cmdable][]*Shard{} // by node
 	for _, shard := range shards {
-		node := s.nodeOf(ctx, shard.keys.state)
+		node := s.nodeOf(ctx, shard.keys.State)
 		on[node] = append(on[node], shard)
 	}
 	unreplicated := map[*Shard]error{}
@@ -115,17 +146,17 @@ func (s *Store) eachNode(ctx context.Context, shards []*Shard, call func(redis.P
 }
 
 // run is eachNode for one script of a shard, which is sent along where the node may not know it.
-func (s *Store) run(ctx context.Context, k shardKeys, script *redis.Script, keys []string, args ...any) (answer *redis.Cmd, unreplicated error) {
+func (s *Store) run(ctx context.Context, k format.ShardKeys, script *redis.Script, keys []string, args ...any) (answer *redis.Cmd, unreplicated error) {
 	if s.config.WaitReplicas == 0 {
 		return script.Run(ctx, s.config.Client, keys, args...), nil
 	}
-	unreplicated = s.replicated(ctx, s.nodeOf(ctx, k.state), k, func(pipe redis.Pipeliner) {
+	unreplicated = s.replicated(ctx, s.nodeOf(ctx, k.State), k, func(pipe redis.Pipeliner) {
 		answer = script.Eval(ctx, pipe, keys, args...)
 	})
 	if cluster, is := s.config.Client.(*redis.ClusterClient); is && redis.HasErrorPrefix(answer.Err(), "MOVED") {
 		cluster.ReloadState(ctx) // later: this call follows the answer
 		answer = script.Run(ctx, cluster, keys, args...)
-		unreplicated = fmt.Errorf("%w: the shard has moved to another node, whose replicas were not asked", ErrUnconfirmed)
+		unreplicated = fmt.Errorf("%w: the shard has moved to another node, whose replicas were not asked", server.ErrUnconfirmed)
 	}
 	return answer, unreplicated
 }
@@ -142,32 +173,32 @@ func (s *Store) nodeOf(ctx context.Context, key string) redis.Cmdable {
 
 // replicated sends commands to a node that has the shard of k, and returns an error unless enough of its replicas
 // have what they wrote, or what was there before.
-func (s *Store) replicated(ctx context.Context, node redis.Cmdable, k shardKeys, send func(redis.Pipeliner)) error {
+func (s *Store) replicated(ctx context.Context, node redis.Cmdable, k format.ShardKeys, send func(redis.Pipeliner)) error {
 	if _, is := node.(*redis.ClusterClient); is { // it has no such node now, and sends WAIT to any
 		_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error { send(pipe); return nil })
-		return fmt.Errorf("%w: the cluster has no node now whose replicas could be asked", ErrUnconfirmed)
+		return fmt.Errorf("%w: the cluster has no node now whose replicas could be asked", server.ErrUnconfirmed)
 	}
 	var wait *redis.Cmd
 	_, _ = node.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		send(pipe)
 		// WAIT is about the writes of its own connection, and a message that waits already is not written again.
-		pipe.HIncrBy(ctx, k.state, "waits", 1)
+		pipe.HIncrBy(ctx, k.State, "waits", 1)
 		wait = pipe.Do(ctx, "WAIT", s.config.WaitReplicas, replicasWithin.Milliseconds())
 		return nil
 	})
 	switch n, err := wait.Int(); {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return fmt.Errorf("%w: permit the user the command WAIT, or set redis-wait-replicas to 0: %w", ErrConfiguration, err)
+		return fmt.Errorf("%w: permit the user the command WAIT, or set redis-wait-replicas to 0: %w", server.ErrConfiguration, err)
 	case err != nil:
-		return fmt.Errorf("%w: whether replicas have it is unknown: %w", ErrUnconfirmed, err)
+		return fmt.Errorf("%w: whether replicas have it is unknown: %w", server.ErrUnconfirmed, err)
 	case n < s.config.WaitReplicas:
-		return fmt.Errorf("%w: after %v, %d replicas have it, of %d that redis-wait-replicas asks for", ErrUnconfirmed, replicasWithin, n, s.config.WaitReplicas)
+		return fmt.Errorf("%w: after %v, %d replicas have it, of %d that redis-wait-replicas asks for", server.ErrUnconfirmed, replicasWithin, n, s.config.WaitReplicas)
 	}
 	return nil
 }
 
 // Clock is Redis' clock, as far as the answers for a shard have told: each may be another server's.
-func (s *Store) Clock(shard *Shard) *Clock { return shard.clock }
+func (s *Store) Clock(shard *Shard) *server.Clock { return shard.clock }
 
 // Now returns what Redis' clock shows: that of the node of shard 0 in a cluster.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
@@ -186,16 +217,8 @@ func (s *Store) ReadClock(ctx context.Context, shard *Shard) error {
 }
 
 func (s *Store) readClock(ctx context.Context, shard *Shard) (us int64, err error) {
-	us, err = s.scripts.clock.RunRO(ctx, s.config.Client, []string{shard.keys.state}).Int64()
-	return us, classifyRead(err)
-}
-
-// unixMS is 0 for the zero instant.
-func unixMS(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
+	us, err = s.scripts.Clock.RunRO(ctx, s.config.Client, []string{shard.keys.State}).Int64()
+	return us, server.ClassifyRead(err)
 }
 
 // InstantOf returns the instant of a Unix time in ms; zero for 0.
@@ -206,79 +229,60 @@ func InstantOf(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+// ScriptNames returns the names of the Lua scripts by their hashes, by which EVALSHA and
+// EVALSHA_RO call them: for those who observe a client.
+func ScriptNames() map[string]string {
+	s := lua.New()
+	names := map[string]string{}
+	for name, script := range map[string]*redis.Script{
+		"park": s.Park, "cancel": s.Cancel, "reschedule": s.Reschedule,
+		"arrive": s.Arrive, "repark": s.Repark, "claim": s.Claim, "settle": s.Settle, "postpone": s.Postpone,
+		"yield": s.Yield, "attend": s.Attend, "beat": s.Beat, "clock": s.Clock, "look": s.Look, "list": s.List, "count": s.Count,
+		"tally": s.Tally, "glance": s.Glance, "sweep": s.Sweep, "erase": s.Erase,
+		"take": s.Take, "implant": s.Implant, "drop": s.Drop, "close": s.Shut, "reshard": s.Reshard,
+	} {
+		names[script.Hash()] = name
 	}
+	return names
 }
 
-const (
-	// clockAge is how long after the last reading of Redis' clock it counts as known.
-	clockAge = 2 * time.Second
-	// clockDrift is how fast two clocks may part: one of them being slewed by as
-	// much as adjtimex(2) allows.
-	clockDrift = 500e-6
-)
-
-// A Clock bounds what Redis' clock shows at an instant of this process, from
-// the answers of scripts that have read it. With appendfsync always an answer
-// waits for the disk, at times for long; so the best of several answers tells
-// much more than the last. Only time that has passed here is counted: what this
-// machine's clock shows plays no part.
-type Clock struct {
-	mu     sync.Mutex
-	origin time.Time
-	// The difference between Redis' clock and the time that has passed since origin is
-	// between these at the instant heard, and farther from them by the drift at any other.
-	least, most time.Duration
-	heard       time.Time
+// reply reads a script's array answer field by field. After the first surprise
+// it returns zero values and keeps the fault.
+type reply struct {
+	rest []any
+	err  error
 }
 
-// NewClock returns one of which nothing is known.
-func NewClock() *Clock { return &Clock{origin: time.Now()} }
-
-// Learn takes a reading, in Unix microseconds. Compared to when it was asked for, the
-// difference is never less than the true one; compared to when it was heard, never more.
-func (c *Clock) Learn(asked, heard time.Time, readUS int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	read := time.Duration(readUS) * time.Microsecond // rounded down
-	drift := driftIn(heard.Sub(asked))
-	least, most := read-heard.Sub(c.origin)-drift, read+time.Microsecond-asked.Sub(c.origin)+drift
-	if heard.Sub(c.heard) <= clockAge {
-		before := driftIn(heard.Sub(c.heard))
-		// If both cannot be true, Redis' clock was set.
-		if c.least-before <= most && least <= c.most+before {
-			least, most = max(least, c.least-before), min(most, c.most+before)
-		}
+func (r *reply) next() any {
+	if len(r.rest) == 0 {
+		r.fail("ends too early")
+		return nil
 	}
-	c.least, c.most, c.heard = least, most, heard
+	v := r.rest[0]
+	r.rest = r.rest[1:]
+	return v
 }
 
-func driftIn(d time.Duration) time.Duration {
-	return time.Duration(float64(d.Abs())*clockDrift) + 1
-}
-
-// Forget drops what is known: another server, with another clock, may answer next.
-func (c *Clock) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.heard = time.Time{}
-}
-
-// Bounds returns the Unix milliseconds that Redis' clock has shown at t, at least and
-// at most, and false where it was not read of late.
-func (c *Clock) Bounds(t time.Time) (least, most int64, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	age := t.Sub(c.heard)
-	if age > clockAge {
-		return 0, 0, false
+func (r *reply) int() int64 {
+	v := r.next()
+	n, ok := v.(int64)
+	if !ok {
+		r.fail("%T where a number belongs", v)
 	}
-	drift, passed := driftIn(age), t.Sub(c.origin)
-	return (c.least - drift + passed).Milliseconds(), (c.most + drift + passed).Milliseconds(), true
+	return n
+}
+
+func (r *reply) string() string {
+	v := r.next()
+	s, ok := v.(string)
+	if !ok {
+		r.fail("%T where a string belongs", v)
+	}
+	return s
+}
+
+func (r *reply) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("redisbridge: answer of a script: "+format, args...)
+	}
 }

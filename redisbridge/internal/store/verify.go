@@ -12,8 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // Verify is redisbridge.Park.Verify.
@@ -24,7 +25,7 @@ func (s *Store) Verify(ctx context.Context) (faults, miscounts []string, err err
 	for _, shard := range s.view.Load().shards {
 		one, err := s.verifyShard(ctx, shard.keys)
 		if err != nil {
-			return nil, nil, fmt.Errorf("verify shard %s: %w", shard.Name(), Classify(err))
+			return nil, nil, fmt.Errorf("verify shard %s: %w", shard.Name(), server.Classify(err))
 		}
 		faults, miscounts = append(faults, one.faults...), append(miscounts, one.miscounts...)
 	}
@@ -42,27 +43,6 @@ type verification struct {
 
 func (v *verification) fault(format string, args ...any) {
 	v.faults = append(v.faults, fmt.Sprintf(format, args...))
-}
-
-// Stored is a record, and the key that it has in Redis.
-type Stored struct {
-	Key    string
-	Record Record
-	InLane bool // the broker has a copy of the message, which is not due yet
-}
-
-// ID returns the message's ID.
-func (r *Stored) ID() string { return idOf(r.Key) }
-
-// Entry returns the message's entry.
-func (r *Stored) Entry() string { return entryOf(r.Key) }
-
-// Message reads what the record has of the message. The error wraps wire.ErrEnvelope.
-func (r *Stored) Message() (message.Message, error) {
-	if !r.Record.Whole() {
-		return message.Message{}, fmt.Errorf("%w: it is cut off", wire.ErrEnvelope)
-	}
-	return decodeEnvelope(r.Record.Envelope(), r.ID())
 }
 
 // Slots of all shards are read so many at a time, or fewer where they have much in them.
@@ -84,11 +64,11 @@ func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress 
 	v := s.view.Load()
 	for shard := range v.shards {
 		k := v.shards[shard].keys
-		for first, step := 0, 1; first < slotsPerShard; {
-			last := min(first+step, slotsPerShard)
+		for first, step := 0, 1; first < format.SlotsPerShard; {
+			last := min(first+step, format.SlotsPerShard)
 			records, bytes, err := s.readSlots(ctx, k, first, last)
 			if err != nil {
-				return fmt.Errorf("shard %d: %w", shard, Classify(err))
+				return fmt.Errorf("shard %d: %w", shard, server.Classify(err))
 			}
 			for i := range records {
 				if err := visit(&records[i]); err != nil {
@@ -103,18 +83,18 @@ func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress 
 			if s.view.Load() != v {
 				return fmt.Errorf("%w: it began meanwhile", ErrResharding)
 			}
-			progress((float64(shard) + float64(first)/slotsPerShard) / float64(len(v.shards)))
+			progress((float64(shard) + float64(first)/format.SlotsPerShard) / float64(len(v.shards)))
 		}
 	}
 	return nil
 }
 
 // readSlots reads what some slots have of messages that wait or were cancelled.
-func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (records []Stored, bytes int, err error) {
+func (s *Store) readSlots(ctx context.Context, k format.ShardKeys, first, last int) (records []Stored, bytes int, err error) {
 	answers := make([]*redis.MapStringStringCmd, 0, last-first)
 	if _, err := s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for n := first; n < last; n++ {
-			answers = append(answers, pipe.HGetAll(ctx, k.slot(slotNumber(n))))
+			answers = append(answers, pipe.HGetAll(ctx, k.Slot(format.SlotNumber(n))))
 		}
 		return nil
 	}); err != nil {
@@ -131,14 +111,14 @@ func (s *Store) readSlots(ctx context.Context, k shardKeys, first, last int) (re
 	if len(records) == 0 {
 		return nil, bytes, nil
 	}
-	us, err := s.scripts.clock.RunRO(ctx, s.config.Client, []string{k.state}).Int64()
+	us, err := s.scripts.Clock.RunRO(ctx, s.config.Client, []string{k.State}).Int64()
 	if err != nil {
 		return nil, bytes, err
 	}
 	kept := make([]*redis.FloatCmd, len(records))
 	_, _ = s.config.Client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its own error
 		for i := range records {
-			kept[i] = pipe.ZScore(ctx, k.kept, records[i].Key)
+			kept[i] = pipe.ZScore(ctx, k.Kept, records[i].Key)
 		}
 		return nil
 	})
@@ -183,12 +163,12 @@ func (s *Store) implantOne(ctx context.Context, r *Stored) (message.Parking, err
 	}
 	when := message.At(InstantOf(r.Record.Due()))
 	key := r.Key
-	if key[0] == keyOfOther { // it gets such a key where the first message is there
-		key = keyOf(r.Entry(), r.ID())
+	if key[0] == format.KeyOfOther { // it gets such a key where the first message is there
+		key = format.KeyOf(r.Entry(), r.ID())
 	}
 	begin := Beginning{
 		As: key, Version: r.Record.Version(), Direct: r.Record.Direct(), Published: InstantOf(r.Record.Published()),
-		Content: r.Record[digestAt:recordHeader],
+		Content: r.Record[format.DigestAt:format.RecordHeader],
 	}
 	ticket, err := s.Park(ctx, &m, when, begin)
 	if err == nil && ticket.Parking == message.Overdue {
@@ -197,7 +177,7 @@ func (s *Store) implantOne(ctx context.Context, r *Stored) (message.Parking, err
 	return ticket.Parking, err
 }
 
-func (s *Store) verifyShard(ctx context.Context, k shardKeys) (*verification, error) {
+func (s *Store) verifyShard(ctx context.Context, k format.ShardKeys) (*verification, error) {
 	v := &verification{records: map[string]Record{}, kept: map[string]bool{}, scheduled: map[string]bool{}}
 	if err := v.readRecords(ctx, s.config.Client, k); err != nil {
 		return nil, err
@@ -205,7 +185,7 @@ func (s *Store) verifyShard(ctx context.Context, k shardKeys) (*verification, er
 	if err := v.readSchedule(ctx, s.config.Client, k); err != nil {
 		return nil, err
 	}
-	for set, into := range map[string]map[string]bool{k.kept: v.kept, k.claimed: v.scheduled} {
+	for set, into := range map[string]map[string]bool{k.Kept: v.kept, k.Claimed: v.scheduled} {
 		keys, err := s.config.Client.ZRange(ctx, set, 0, -1).Result()
 		if err != nil {
 			return nil, err
@@ -216,34 +196,34 @@ func (s *Store) verifyShard(ctx context.Context, k shardKeys) (*verification, er
 	}
 	for key := range v.kept {
 		if _, there := v.records[key]; !there {
-			v.fault("message %q is kept without a record: the next one with that ID would be forgotten", idOf(key))
+			v.fault("message %q is kept without a record: the next one with that ID would be forgotten", format.IDOf(key))
 		}
 	}
 	for key, r := range v.records {
 		switch {
 		case v.kept[key]: // done with, even if it is cut off
 		case !r.Whole():
-			v.fault("message %q: its record is cut off", idOf(key))
+			v.fault("message %q: its record is cut off", format.IDOf(key))
 		case (r.State() == Waiting || r.Unsettled()) && !v.scheduled[key]:
-			v.fault("message %q is to be promoted, but is neither scheduled nor claimed nor kept: it would never be delivered", idOf(key))
+			v.fault("message %q is to be promoted, but is neither scheduled nor claimed nor kept: it would never be delivered", format.IDOf(key))
 		case r.State() != Waiting && !r.Unsettled():
-			v.fault("message %q is no longer waiting and not kept: its record would never go", idOf(key))
+			v.fault("message %q is no longer waiting and not kept: its record would never go", format.IDOf(key))
 		}
 	}
 	return v, v.weigh(ctx, s.config.Client, k)
 }
 
 // weigh compares what is said to be stored of each entry with what is.
-func (v *verification) weigh(ctx context.Context, client redis.UniversalClient, k shardKeys) error {
-	said, err := client.HGetAll(ctx, k.usage).Result()
+func (v *verification) weigh(ctx context.Context, client redis.UniversalClient, k format.ShardKeys) error {
+	said, err := client.HGetAll(ctx, k.Usage).Result()
 	if err != nil {
 		return err
 	}
 	is := map[string]int64{}
 	for key, r := range v.records {
-		is["bytes:"+entryOf(key)] += int64(len(key) + len(r))
-		if r = r.mended(); r.State() == Waiting || r.Unsettled() {
-			is["messages:"+entryOf(key)]++
+		is["bytes:"+format.EntryOf(key)] += int64(len(key) + len(r))
+		if r = r.Mended(); r.State() == Waiting || r.Unsettled() {
+			is["messages:"+format.EntryOf(key)]++
 		}
 	}
 	for field := range said {
@@ -251,17 +231,17 @@ func (v *verification) weigh(ctx context.Context, client redis.UniversalClient, 
 	}
 	for field, n := range is {
 		if said[field] != strconv.FormatInt(n, 10) {
-			v.miscounts = append(v.miscounts, fmt.Sprintf("%s: %s is %d, and is said to be %q", k.usage, field, n, said[field]))
+			v.miscounts = append(v.miscounts, fmt.Sprintf("%s: %s is %d, and is said to be %q", k.Usage, field, n, said[field]))
 		}
 	}
 	return nil
 }
 
-func (v *verification) readRecords(ctx context.Context, client redis.UniversalClient, k shardKeys) error {
+func (v *verification) readRecords(ctx context.Context, client redis.UniversalClient, k format.ShardKeys) error {
 	var mu sync.Mutex
 	read := func(ctx context.Context, node redis.Cmdable) error {
 		for cursor := uint64(0); ; {
-			keys, next, err := node.Scan(ctx, cursor, strings.NewReplacer("[", `\[`, "*", `\*`, "?", `\?`).Replace(k.envelopes)+":*", 1000).Result()
+			keys, next, err := node.Scan(ctx, cursor, strings.NewReplacer("[", `\[`, "*", `\*`, "?", `\?`).Replace(k.Envelopes)+":*", 1000).Result()
 			if err != nil {
 				return err
 			}
@@ -272,7 +252,7 @@ func (v *verification) readRecords(ctx context.Context, client redis.UniversalCl
 				}
 				mu.Lock()
 				for id, r := range stored {
-					if key != k.envelopes+":others" {
+					if key != k.Envelopes+":others" {
 						v.records[id] = Record(r)
 					}
 				}
@@ -289,17 +269,17 @@ func (v *verification) readRecords(ctx context.Context, client redis.UniversalCl
 	return read(ctx, client)
 }
 
-func (v *verification) readSchedule(ctx context.Context, client redis.UniversalClient, k shardKeys) error {
-	parts, err := client.SMembers(ctx, k.schedule).Result()
+func (v *verification) readSchedule(ctx context.Context, client redis.UniversalClient, k format.ShardKeys) error {
+	parts, err := client.SMembers(ctx, k.Schedule).Result()
 	if err != nil {
 		return err
 	}
-	counts, err := client.HGetAll(ctx, k.counts()).Result()
+	counts, err := client.HGetAll(ctx, k.Counts()).Result()
 	if err != nil {
 		return err
 	}
 	for _, part := range parts {
-		buckets, err := client.ZRange(ctx, k.part(part), 0, -1).Result()
+		buckets, err := client.ZRange(ctx, k.Part(part), 0, -1).Result()
 		if err != nil {
 			return err
 		}
@@ -309,14 +289,14 @@ func (v *verification) readSchedule(ctx context.Context, client redis.UniversalC
 			if err != nil {
 				return err
 			}
-			entries, err := client.ZRangeWithScores(ctx, k.bucket(part, number), 0, -1).Result()
+			entries, err := client.ZRangeWithScores(ctx, k.Bucket(part, number), 0, -1).Result()
 			if err != nil {
 				return err
 			}
 			n += len(entries)
 			for _, e := range entries {
 				key, _ := e.Member.(string)
-				v.entry(part, number*bucketMS+int64(math.Floor(e.Score)), key)
+				v.entry(part, number*format.BucketMS+int64(math.Floor(e.Score)), key)
 			}
 		}
 		if counts[part] != strconv.Itoa(n) {
@@ -329,7 +309,7 @@ func (v *verification) readSchedule(ctx context.Context, client redis.UniversalC
 // entry takes an entry of the schedule for that of a message, unless a claim would skip it.
 func (v *verification) entry(part string, at int64, key string) {
 	r, there := v.records[key]
-	if lead, err := strconv.ParseInt(part, 10, 64); there && err == nil && r.Whole() && (lead == 0 || (r.Due()-lead)/bucketMS == at/bucketMS) {
+	if lead, err := strconv.ParseInt(part, 10, 64); there && err == nil && r.Whole() && (lead == 0 || (r.Due()-lead)/format.BucketMS == at/format.BucketMS) {
 		v.scheduled[key] = true
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/health"
-	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -42,7 +42,7 @@ func (w *Watch) Run(ctx context.Context, every time.Duration) {
 // settings looks at what the servers' settings do not guarantee. A server that is away says
 // nothing of them.
 func (w *Watch) settings(ctx context.Context) {
-	settings, err := store.Settings(ctx, w.Client)
+	settings, err := server.Settings(ctx, w.Client)
 	if err != nil {
 		if ctx.Err() == nil && !w.settingsUnseen {
 			w.settingsUnseen = true

@@ -27,7 +27,7 @@
 -- What is stored of a message is its record: 6 bytes of Unix ms for when it is due, 6 for
 -- when it was parked (or planned anew, or came to its end), 2 bytes of stamp, 8 of a digest
 -- of its content, 6 for when it was published first, where that is another instant, and the
--- envelope. Go has the same (record.go). The stamp is, from its lowest bit on, 10 bits of version,
+-- envelope. Go has the same (format/record.go). The stamp is, from its lowest bit on, 10 bits of version,
 -- which tells the copies of a message that was rescheduled apart, 3 of state, one that
 -- says that the message goes into no lane, one that the 6 bytes are there, and one that
 -- the message was delivered and is not settled. That has to be promoted until the broker
@@ -45,7 +45,7 @@
 -- of old shards, and for each of those how far it has arrived. Each ID is in one shard at any
 -- time, or between two: scripts about an ID answer GONE or NOTYET then, and write nothing.
 --
--- The key of a record is the message's ID within its entry (keys.go). Another message with
+-- The key of a record is the message's ID within its entry (format/keys.go). Another message with
 -- the same ID has a record of its own beside it: its key is a byte 1, a name, which is the
 -- digest of its content where that is free, and the first one's key. The hash of the others
 -- has, for each key that has such messages, their names.
@@ -73,7 +73,7 @@ local function bucket_key(part_key, bucket)
   return part_key .. ':' .. string.format('%.0f', bucket)
 end
 
--- Where id's envelope is. Go computes the same (keys.go).
+-- Where id's envelope is. Go computes the same (format/keys.go).
 local function envelopes_key(base, id)
   local sum = redis.sha1hex(id)
   return base .. ':' .. string.sub(sum, 1, 4) .. (string.byte(sum, 5) < 56 and '0' or '1') -- 56 is an 8
@@ -213,7 +213,7 @@ local function keys_of(base, key)
   return keys
 end
 
--- The ID of a message; Go makes the same of its key (keys.go).
+-- The ID of a message; Go makes the same of its key (format/keys.go).
 local function id_of(key)
   if string.byte(key) == 1 then key = string.sub(key, 2 + digest_length) end
   if string.byte(key) ~= 2 then return key end
@@ -241,7 +241,7 @@ local function usage_key(base)
   return string.sub(base, 1, -4) .. 'usage' -- base ends with env
 end
 
--- The entry of a message; Go makes its key (keys.go).
+-- The entry of a message; Go makes its key (format/keys.go).
 local function entry_of(key)
   if string.byte(key) == 1 then key = string.sub(key, 2 + digest_length) end
   if string.byte(key) ~= 2 then return '' end

@@ -1,4 +1,4 @@
-package store_test
+package server_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
 
 // However long the questions and the answers take, and however the clocks part
@@ -14,7 +14,7 @@ import (
 func TestClockIsWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		clock := store.NewClock()
+		clock := server.NewClock()
 		began := time.Now()
 		serverBegan := time.UnixMicro(rapid.Int64Range(1e15, 2e15).Draw(t, "server's clock"))
 		rate := 1 + rapid.Float64Range(-400e-6, 400e-6).Draw(t, "drift")
@@ -54,7 +54,7 @@ func TestClockIsWithinItsBounds(t *testing.T) {
 
 func TestClockIsAsGoodAsItsBestSample(t *testing.T) {
 	t.Parallel()
-	clock, now := store.NewClock(), time.Now()
+	clock, now := server.NewClock(), time.Now()
 	server := time.UnixMilli(1_700_000_000_000)
 	sample := func(there, back time.Duration) {
 		clock.Learn(now, now.Add(there+back), server.Add(there).UnixMicro())
@@ -71,7 +71,7 @@ func TestClockIsAsGoodAsItsBestSample(t *testing.T) {
 // What a good answer has told is worth less only by what the clocks may have parted since.
 func TestClockForgetsSlowly(t *testing.T) {
 	t.Parallel()
-	clock, now := store.NewClock(), time.Now()
+	clock, now := server.NewClock(), time.Now()
 	server := time.UnixMilli(1_700_000_000_000)
 	clock.Learn(now, now.Add(100*time.Microsecond), server.UnixMicro())
 	for range 40 {
@@ -88,7 +88,7 @@ func TestClockForgetsSlowly(t *testing.T) {
 func TestClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, -5 * time.Millisecond, 5 * time.Millisecond, time.Hour} {
-		clock, now := store.NewClock(), time.Now()
+		clock, now := server.NewClock(), time.Now()
 		server := time.UnixMilli(1_700_000_000_000)
 		clock.Learn(now, now.Add(time.Millisecond), server.UnixMicro())
 		server = server.Add(step)
