@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
-	"github.com/delaybridge/delaybridge/topology"
+	"github.com/delaybridge/delaybridge/internal/definitions"
 )
 
 // formatCRD is the format of resources for Kubernetes.
@@ -56,11 +56,11 @@ left: 'delaybridge topology verify' shows that, and 'topology prune' removes it.
 		if err := ref.check(format); err != nil {
 			return usage(err)
 		}
-		definitions := settings.Topology.Definitions(uri.Vhost)
+		d := definitions.Of(settings.Topology, uri.Vhost)
 		if format == formatDefinitions {
-			return printJSON(a.out, definitions)
+			return printJSON(a.out, d)
 		}
-		text, err := resourcesOf(definitions, ref)
+		text, err := resourcesOf(d, ref)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ type resourceSpec struct {
 }
 
 // resourcesOf writes a YAML document for each entity.
-func resourcesOf(d topology.Definitions, ref clusterReference) ([]byte, error) {
+func resourcesOf(d definitions.Definitions, ref clusterReference) ([]byte, error) {
 	var all []operatorResource
 	add := func(kind, name string, spec resourceSpec) {
 		spec.Cluster = ref

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/delaybridge/delaybridge/topology"
+	"github.com/delaybridge/delaybridge/internal/definitions"
 )
 
 // What RabbitMQ makes of the definitions is tested in topology, and what its operator makes of the resources
@@ -20,7 +20,7 @@ func TestTopologyExport(t *testing.T) {
 	if code != exitOK || said != "" {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
-	var d topology.Definitions
+	var d definitions.Definitions
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatal(err)
 	}
