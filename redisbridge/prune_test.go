@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestPruneBesideBridges(t *testing.T) {
 	b := newBench(t, short())
 	old, management := b.before(t)
 	conn := b.dial(t)
-	prune := func(o topology.PruneOptions) (topology.Pruned, error) {
+	prune := func(o topology.PruneOptions) (removed, left []topology.Change, err error) {
 		return b.topology.Prune(t.Context(), conn, management, b.park.PruneOptions(o))
 	}
 	const outlet = "outlet"
@@ -57,10 +58,10 @@ func TestPruneBesideBridges(t *testing.T) {
 
 	stop := b.run(t, func(c *redisbridge.Config) { c.Topology = old })
 	until(t, "the bridge to be named", func() bool {
-		dry, err := prune(topology.PruneOptions{DryRun: true})
-		return err == nil && slices.ContainsFunc(dry.Left, func(l topology.Left) bool { return l.Kind == "bridge" })
+		_, left, err := prune(topology.PruneOptions{DryRun: true})
+		return err == nil && slices.ContainsFunc(left, func(l topology.Change) bool { return l.Kind == "bridge" })
 	})
-	_, err := prune(topology.PruneOptions{Entries: []string{"old"}})
+	_, _, err := prune(topology.PruneOptions{Entries: []string{"old"}})
 	var refused *topology.BridgesError
 	if !errors.As(err, &refused) || len(refused.Bridges) != 1 {
 		t.Fatalf("got %v, want a BridgesError", err)
@@ -89,15 +90,25 @@ func TestPruneBesideBridges(t *testing.T) {
 		}
 		due.note(id, ticket.Due)
 		m := &message.Message{ID: id, RoutingKey: "order.unpaid", Entry: "old"}
-		if _, err := park.Park(t.Context(), m, message.After(45*time.Second)); err != nil {
+		if _, err := park.Park(t.Context(), m, message.After(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	calm := b.startTraffic(t, &due)
-	pruned, err := prune(topology.PruneOptions{Wait: patience, Entries: []string{"old"}})
+	var waits sync.Once
+	_, left, err := prune(topology.PruneOptions{Wait: patience, Entries: []string{"old"}, Progress: func(left []topology.Change) {
+		if !slices.ContainsFunc(left, func(l topology.Change) bool { return l.Details == "Redis has 3 messages of the entry" }) {
+			return
+		}
+		waits.Do(func() {
+			for _, id := range []string{"one", "two", "three"} {
+				b.changed(t, redisbridge.OutcomeDone, 1)(park.OfEntry("old").Reschedule(t.Context(), id, message.After(4*time.Second)))
+			}
+		})
+	}})
 	calm()
-	if err != nil || len(pruned.Left) > 0 {
-		t.Fatalf("left %+v (%v)", pruned.Left, err)
+	if err != nil || len(left) > 0 {
+		t.Fatalf("left %+v (%v)", left, err)
 	}
 	until(t, "what was parked for the entry", func() bool {
 		q, err := b.channel(t).QueueDeclarePassive(outlet, true, false, false, false, nil)
@@ -123,7 +134,7 @@ func TestForcedPruneBesideAnElderBridge(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	rounds := 0
-	parkSome := func([]topology.Left) {
+	parkSome := func([]topology.Change) {
 		for n := range 50 {
 			id := fmt.Sprintf("%d-%d", rounds, n)
 			ticket, err := park.Park(t.Context(), &message.Message{ID: id, RoutingKey: "order.unpaid"}, message.After(3500*time.Millisecond))
@@ -138,13 +149,13 @@ func TestForcedPruneBesideAnElderBridge(t *testing.T) {
 		}
 	}
 	parkSome(nil)
-	pruned, err := b.topology.Prune(ctx, b.dial(t), management, topology.PruneOptions{Force: true, Wait: patience, Progress: parkSome})
+	removed, _, err := b.topology.Prune(ctx, b.dial(t), management, topology.PruneOptions{Force: true, Wait: patience, Progress: parkSome})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want Canceled", err)
 	}
 	lane := old.Lane(3*time.Second, 0)
-	if !slices.ContainsFunc(pruned.Changes, func(c topology.Change) bool { return c.Kind == "exchange" && c.Name == lane }) {
-		t.Errorf("%s was never closed: %v", lane, pruned.Changes)
+	if !slices.ContainsFunc(removed, func(c topology.Change) bool { return c.Kind == "exchange" && c.Name == lane }) {
+		t.Errorf("%s was never closed: %v", lane, removed)
 	}
 	b.nothingLost(t, &due)
 }

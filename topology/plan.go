@@ -13,6 +13,8 @@ import (
 const (
 	actionCreate = "create"
 	actionDelete = "delete"
+	actionWait   = "wait" // for what cannot be deleted yet
+	actionKeep   = "keep" // what others use
 
 	kindExchange = "exchange"
 	kindQueue    = "queue"
@@ -21,7 +23,7 @@ const (
 
 // Change is one step from what a broker has to what is described, or back.
 type Change struct {
-	Action  string `json:"action"` // create or delete
+	Action  string `json:"action"` // create or delete; see also Topology.Prune
 	Kind    string `json:"kind"`   // exchange, queue or binding
 	Name    string `json:"name"`   // of a binding: source -> destination
 	Details string `json:"details"`

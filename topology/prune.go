@@ -33,24 +33,7 @@ type PruneOptions struct {
 	// exchanges of entries stay.
 	Parked func(ctx context.Context, entry string) (int, error)
 	// Progress is told what Prune waits for, each time that it has looked. Defaults to nothing.
-	Progress func([]Left)
-}
-
-// Pruned is what [Topology.Prune] has done.
-type Pruned struct {
-	// Changes are what was removed, in this order; of a dry run, what would be.
-	Changes []Change
-	// Left is what is still there, or of a dry run what Prune would have to wait for.
-	Left []Left
-}
-
-// Left is something that [Topology.Prune] has not removed.
-type Left struct {
-	Kind   string // exchange or queue; of a dry run also bridge
-	Name   string
-	Reason string
-	// InUse means that others use it, so that waiting does not help.
-	InUse bool
+	Progress func([]Change)
 }
 
 // BridgesError says which bridges would put back what is to be removed, and what each has of it.
@@ -98,8 +81,12 @@ const (
 //
 // A publisher that still uses what was removed is refused with 404, and loses nothing. An
 // entry that is in use stays, unless o names it. Prune may be interrupted at any point: another
-// call goes on. It returns what it has done also with an error.
-func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, o PruneOptions) (Pruned, error) {
+// call goes on.
+//
+// It returns what it has removed, in this order, and what is left, also with an error; of a dry run, what it would
+// remove, and what it would have to wait for. The Action of what is left is wait, or keep where others
+// use it, so that waiting does not help. Its Details say why, and of a dry run its Kind may also be bridge.
+func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, o PruneOptions) (removed, left []Change, err error) {
 	p := &pruning{
 		t: t, channels: channels, session: &session{channels: channels}, management: m, options: o,
 		closed: map[string]time.Time{}, taken: map[string]time.Time{}, passed: map[passage]time.Time{},
@@ -107,14 +94,13 @@ func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, 
 	defer func() { p.session.close() }()
 	for _, entry := range o.Entries {
 		if t.HasEntry(entry) {
-			return Pruned{}, fmt.Errorf("topology: entry %q is configured, so that it cannot be pruned", entry)
+			return nil, nil, fmt.Errorf("topology: entry %q is configured, so that it cannot be pruned", entry)
 		}
 	}
-	err := p.run(ctx)
-	if err != nil {
+	if err = p.run(ctx); err != nil {
 		err = fmt.Errorf("topology: %w", err)
 	}
-	return Pruned{p.changes, p.left}, err
+	return p.changes, p.left, err
 }
 
 type pruning struct {
@@ -137,7 +123,7 @@ type pruning struct {
 	settling  bool      // only the statistics are not new enough
 
 	changes []Change
-	left    []Left
+	left    []Change
 }
 
 // passage is that of an entry's messages through a queue.
@@ -169,7 +155,7 @@ func (p *pruning) run(ctx context.Context) error {
 
 // hopeless reports whether nothing is left that waiting helps.
 func (p *pruning) hopeless() bool {
-	return !slices.ContainsFunc(p.left, func(l Left) bool { return !l.InUse })
+	return !slices.ContainsFunc(p.left, func(l Change) bool { return l.Action == actionWait })
 }
 
 func (p *pruning) look(ctx context.Context) (err error) {
@@ -199,7 +185,11 @@ func (p *pruning) step(ctx context.Context) error {
 		if use, passes := p.uses(e.Name); use != "" && !slices.Contains(p.options.Entries, e.Name) {
 			kept = append(kept, e)
 			use += "; name the entry to remove it all the same"
-			p.left = append(p.left, Left{Kind: kindExchange, Name: p.nameOf(e.Name), Reason: use, InUse: !passes})
+			if passes {
+				p.wait(kindExchange, p.nameOf(e.Name), use)
+			} else {
+				p.keep(kindExchange, p.nameOf(e.Name), use)
+			}
 			continue
 		}
 		going = append(going, e)
@@ -365,11 +355,11 @@ func (p *pruning) holds(ctx context.Context, name string, since time.Time) (why 
 }
 
 func (p *pruning) wait(kind, name, reason string) {
-	p.left = append(p.left, Left{Kind: kind, Name: name, Reason: reason})
+	p.left = append(p.left, Change{actionWait, kind, name, reason})
 }
 
 func (p *pruning) keep(kind, name, reason string) {
-	p.left = append(p.left, Left{Kind: kind, Name: name, Reason: reason, InUse: true})
+	p.left = append(p.left, Change{actionKeep, kind, name, reason})
 }
 
 func (p *pruning) deleted(kind, name, details string) {

@@ -37,25 +37,25 @@ func (b *bench) before(t testing.TB, entries ...topology.Entry) *topology.Topolo
 // nothingParked is a Redis without messages.
 func nothingParked(context.Context, string) (int, error) { return 0, nil }
 
-func (b *bench) prune(t testing.TB, o topology.PruneOptions) topology.Pruned {
+func (b *bench) prune(t testing.TB, o topology.PruneOptions) (removed, left []topology.Change) {
 	t.Helper()
-	pruned, err := b.Prune(t.Context(), b.conn, b.management, o)
+	removed, left, err := b.Prune(t.Context(), b.conn, b.management, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pruned
+	return removed, left
 }
 
 // wholly prunes until nothing is left.
 func (b *bench) wholly(t testing.TB, o topology.PruneOptions) []topology.Change {
 	t.Helper()
 	o.Wait = pruneWait
-	pruned := b.prune(t, o)
-	if len(pruned.Left) > 0 {
-		t.Fatalf("left: %+v", pruned.Left)
+	removed, left := b.prune(t, o)
+	if len(left) > 0 {
+		t.Fatalf("left: %+v", left)
 	}
 	b.verifiedWithout(t)
-	return pruned.Changes
+	return removed
 }
 
 // place says where a change is among others.
@@ -167,11 +167,11 @@ func TestPruneLooksOnce(t *testing.T) {
 	b.apply(t)
 	hour, _ := old.Tier(time.Hour)
 	b.publish(t, hour.Name, "order.created", amqp.Publishing{})
-	pruned := b.prune(t, topology.PruneOptions{Force: true})
-	if len(pruned.Left) != 1 || pruned.Left[0].Name != hour.Name || pruned.Left[0].InUse || !strings.Contains(pruned.Left[0].Reason, "1 messages") {
-		t.Errorf("left %+v, want %s with a message", pruned.Left, hour.Name)
+	removed, left := b.prune(t, topology.PruneOptions{Force: true})
+	if len(left) != 1 || left[0].Name != hour.Name || left[0].Action != "wait" || !strings.Contains(left[0].Details, "1 messages") {
+		t.Errorf("left %+v, want %s with a message", left, hour.Name)
 	}
-	place(t, pruned.Changes, "queue", b.Lane(time.Second, 1))
+	place(t, removed, "queue", b.Lane(time.Second, 1))
 	if b.ready(t, hour.Name) != 1 {
 		t.Error("the message is gone")
 	}
@@ -191,13 +191,13 @@ func TestPruneGoesOnWhereItWasInterrupted(t *testing.T) {
 		b.publish(t, old.Tiers()[2].Name+".entries", "nobody", amqp.Publishing{Expiration: "1"})
 		// It is interrupted when something is closed, and then when it is about to go.
 		ctx, cancel := context.WithCancel(t.Context())
-		options.Progress = func(all []topology.Left) {
-			if slices.ContainsFunc(all, func(l topology.Left) bool { return l.Name == left }) {
+		options.Progress = func(all []topology.Change) {
+			if slices.ContainsFunc(all, func(l topology.Change) bool { return l.Name == left }) {
 				cancel()
 			}
 		}
 		b.publish(t, b.EntryExchange(), "order.created", amqp.Publishing{Headers: amqp.Table{"x-delay": int64(1000)}})
-		if _, err := b.Prune(ctx, b.conn, b.management, options); !errors.Is(err, context.Canceled) {
+		if _, _, err := b.Prune(ctx, b.conn, b.management, options); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want Canceled", err)
 		}
 		cancel()
@@ -221,17 +221,17 @@ func TestPruneRemovesAnEntry(t *testing.T) {
 	b.publish(t, b.EntryExchangeOf("old"), "order.created", amqp.Publishing{Headers: amqp.Table{"x-delay": int64(30_000)}})
 	b.publish(t, b.EntryExchangeOf("old"), "order.created", amqp.Publishing{Headers: amqp.Table{"x-delay": int64(1234)}})
 	waits := map[string]bool{}
-	note := func(all []topology.Left) {
+	note := func(all []topology.Change) {
 		for _, l := range all {
 			if l.Name != b.ReadyExchangeOf("old") {
 				continue
 			}
 			for _, what := range []string{b.Inbox(), "Redis", "30s.entries"} {
-				if strings.Contains(l.Reason, what) {
+				if strings.Contains(l.Details, what) {
 					waits[what] = true
 				}
 			}
-			if strings.Contains(l.Reason, b.Inbox()) && b.ready(t, b.Inbox()) > 0 {
+			if strings.Contains(l.Details, b.Inbox()) && b.ready(t, b.Inbox()) > 0 {
 				b.await(t, b.Inbox()) // what a bridge would park
 			}
 		}
@@ -314,8 +314,8 @@ func TestPruneKeepsAnEntryInUse(t *testing.T) {
 			_, stop := b.traffic(t, b.EntryExchangeOf(entry), time.Minute)
 			t.Cleanup(stop)
 			eventually(t, "a rate", func() bool {
-				pruned := b.prune(t, topology.PruneOptions{DryRun: true, Parked: nothingParked})
-				return slices.ContainsFunc(pruned.Left, func(l topology.Left) bool { return strings.Contains(l.Reason, "messages a second") })
+				_, left := b.prune(t, topology.PruneOptions{DryRun: true, Parked: nothingParked})
+				return slices.ContainsFunc(left, func(l topology.Change) bool { return strings.Contains(l.Details, "messages a second") })
 			})
 		},
 	} {
@@ -326,14 +326,14 @@ func TestPruneKeepsAnEntryInUse(t *testing.T) {
 			had := b.existing(t)
 			b.Topology = describe(t, topology.Config{Prefix: b.Prefix(), Tiers: []time.Duration{time.Second, 30 * time.Second}, Lead: time.Second, Shards: 1})
 			use(t, b, "audit")
-			pruned := b.prune(t, topology.PruneOptions{Parked: nothingParked})
-			if len(pruned.Changes) != 0 {
-				t.Errorf("deleted %v", pruned.Changes)
+			removed, left := b.prune(t, topology.PruneOptions{Parked: nothingParked})
+			if len(removed) != 0 {
+				t.Errorf("deleted %v", removed)
 			}
-			if !slices.ContainsFunc(pruned.Left, func(l topology.Left) bool {
-				return l.Name == b.EntryExchangeOf("audit") && strings.Contains(l.Reason, name)
+			if !slices.ContainsFunc(left, func(l topology.Change) bool {
+				return l.Name == b.EntryExchangeOf("audit") && strings.Contains(l.Details, name)
 			}) {
-				t.Errorf("left: %+v", pruned.Left)
+				t.Errorf("left: %+v", left)
 			}
 			if got := b.existing(t); !slices.Equal(got, had) {
 				t.Errorf("there is %v, and was %v", got, had)
@@ -352,10 +352,10 @@ func TestPruneRefusesForBridges(t *testing.T) {
 	options := topology.PruneOptions{
 		Bridges: func(context.Context) (map[string]*topology.Topology, error) { return bridges, nil }, Parked: nothingParked,
 	}
-	pruned, err := b.Prune(t.Context(), b.conn, b.management, options)
+	removed, _, err := b.Prune(t.Context(), b.conn, b.management, options)
 	var refused *topology.BridgesError
-	if !errors.As(err, &refused) || len(pruned.Changes) != 0 || !slices.Equal(b.existing(t), had) {
-		t.Fatalf("deleted %v (%v)", pruned.Changes, err)
+	if !errors.As(err, &refused) || len(removed) != 0 || !slices.Equal(b.existing(t), had) {
+		t.Fatalf("deleted %v (%v)", removed, err)
 	}
 	if _, named := refused.Bridges["new"]; named || len(refused.Bridges) != 2 || !slices.Contains(refused.Bridges["old"], b.EntryExchangeOf("old")) {
 		t.Errorf("refused for %v", refused.Bridges)
@@ -366,8 +366,8 @@ func TestPruneRefusesForBridges(t *testing.T) {
 		}
 	}
 	options.DryRun = true
-	if pruned = b.prune(t, options); !slices.ContainsFunc(pruned.Left, func(l topology.Left) bool { return l.Kind == "bridge" && l.Name == "old" }) {
-		t.Errorf("a dry run does not name the bridge: %+v", pruned.Left)
+	if _, left := b.prune(t, options); !slices.ContainsFunc(left, func(l topology.Change) bool { return l.Kind == "bridge" && l.Name == "old" }) {
+		t.Errorf("a dry run does not name the bridge: %+v", left)
 	}
 	delete(bridges, "old")
 	delete(bridges, "silent")
@@ -381,19 +381,19 @@ func TestPruneDryRunChangesNothing(t *testing.T) {
 	old := b.before(t, topology.Entry{Name: "old", Kind: amqp.ExchangeTopic})
 	tier, _ := old.Tier(4 * time.Second)
 	had := b.existing(t)
-	dry := b.prune(t, topology.PruneOptions{DryRun: true, Parked: func(context.Context, string) (int, error) { return 7, nil }})
+	dry, left := b.prune(t, topology.PruneOptions{DryRun: true, Parked: func(context.Context, string) (int, error) { return 7, nil }})
 	if got := b.existing(t); !slices.Equal(got, had) {
 		t.Errorf("there is %v, and was %v", got, had)
 	}
-	if !slices.ContainsFunc(dry.Left, func(l topology.Left) bool { return strings.Contains(l.Reason, "Redis has 7 messages") }) {
-		t.Errorf("left: %+v", dry.Left)
+	if !slices.ContainsFunc(left, func(l topology.Change) bool { return strings.Contains(l.Details, "Redis has 7 messages") }) {
+		t.Errorf("left: %+v", left)
 	}
-	place(t, dry.Changes, "queue", tier.Name)
+	place(t, dry, "queue", tier.Name)
 	real := b.wholly(t, topology.PruneOptions{Parked: nothingParked})
-	for _, c := range dry.Changes {
+	for _, c := range dry {
 		place(t, real, c.Kind, c.Name)
 	}
-	if len(real) != len(dry.Changes) {
-		t.Errorf("a dry run says %d changes, and there are %d", len(dry.Changes), len(real))
+	if len(real) != len(dry) {
+		t.Errorf("a dry run says %d changes, and there are %d", len(dry), len(real))
 	}
 }

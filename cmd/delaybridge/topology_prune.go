@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,12 +13,6 @@ import (
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
-)
-
-// Actions of what prune prints, beside those of a topology.Change.
-const (
-	actionWait = "wait"
-	actionKeep = "keep"
 )
 
 func newTopologyPruneCommand(a *app) *cobra.Command {
@@ -83,19 +78,19 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 	}
 	a.sayTarget(settings)
 	bar := a.newWorking("pruning")
-	o.Progress = func(left []topology.Left) {
-		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Reason)))
+	o.Progress = func(left []topology.Change) {
+		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Details)))
 	}
-	var pruned topology.Pruned
+	var removed, left []topology.Change
 	err = a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 		o = park.PruneOptions(o)
 		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			pruned, err = a.neededTopology(ctx, settings).Prune(ctx, channels, management, o)
+			removed, left, err = a.neededTopology(ctx, settings).Prune(ctx, channels, management, o)
 			return err
 		})
-		if len(pruned.Changes) > 0 && !o.DryRun {
+		if len(removed) > 0 && !o.DryRun {
 			a.recordAudit(ctx, park, redisbridge.AuditRecord{
-				Action: auditPrune, Details: namesOf(pruned.Changes), Outcome: map[string]int{"deleted": len(pruned.Changes)}, Reason: reason,
+				Action: auditPrune, Details: namesOf(removed), Outcome: map[string]int{"deleted": len(removed)}, Reason: reason,
 			}, err)
 		}
 		return err
@@ -104,19 +99,12 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 	if refused := (*topology.BridgesError)(nil); errors.As(err, &refused) || errors.Is(err, redisbridge.ErrUnreachable) {
 		err = fmt.Errorf("%w (--force prunes all the same)", err)
 	}
-	items := pruned.Changes
-	for _, l := range pruned.Left {
-		item := topology.Change{Action: actionWait, Kind: l.Kind, Name: l.Name, Details: l.Reason}
-		if l.InUse {
-			item.Action = actionKeep
-		}
-		items = append(items, item)
-	}
+	items := slices.Concat(removed, left)
 	if err == nil || len(items) > 0 {
 		err = errors.Join(err, a.printChanges(format, items, "nothing to prune: nothing is left of another configuration"))
 	}
-	if err == nil && len(pruned.Left) > 0 && !o.DryRun {
-		err = codedError{exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(pruned.Left))}
+	if err == nil && len(left) > 0 && !o.DryRun {
+		err = codedError{exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(left))}
 	}
 	return err
 }

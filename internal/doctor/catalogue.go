@@ -107,7 +107,7 @@ func catalogue() map[string]kind {
 
 		topologyMissing:  {Problem, "messages that come by here are refused or go astray", ""},
 		topologyDiffers:  {Problem, "messages come early or late, are dropped, or are refused; it cannot be changed, only made anew", "see that the queue is empty, and stop the bridges for as long; or choose another prefix"},
-		topologyLeftover: {Warning, "it belongs to another configuration; what is in a queue comes out when it is due", "list the tiers and entries again; or delete it once it is empty"},
+		topologyLeftover: {Warning, "it belongs to another configuration; what is in a queue comes out when it is due", "list the tiers and entries again; or prune them: what holds messages stays until they are out"},
 		policyOverrides:  {Problem, "the broker goes by the policy, not by the queue's argument: messages come early, are dropped, or are refused", "the command leaves the policy as it is for everybody else"},
 		foreignBinding:   {Problem, "it takes messages out of their way, or puts others into it", ""},
 		tierConsumed:     {Problem, "it gets messages before they are due", "stop the program behind that connection; closed, it may come back"},

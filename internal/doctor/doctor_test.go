@@ -121,8 +121,7 @@ func differs(t *testing.T, i *installation) {
 	i.hasNot(t, ofTopology, f.Code)
 }
 
-// A queue is not to be deleted while it holds messages. One that only has the name of a
-// tier is somebody else's.
+// What an earlier configuration has left is pruned. One that only has the name of a tier is somebody else's.
 func leftover(t *testing.T, i *installation) {
 	t.Helper()
 	ch := i.dial(t)
@@ -143,9 +142,6 @@ func leftover(t *testing.T, i *installation) {
 	}
 	i.publish(t, ch, "", name, 0)
 	f := i.has(t, ofTopology, "topology-leftover", name, "messages: 1, by statistics")
-	if len(f.Commands) > 0 {
-		t.Errorf("it is to be deleted with its message: %v", f.Commands)
-	}
 	if _, err := ch.QueuePurge(name, false); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +153,7 @@ func leftover(t *testing.T, i *installation) {
 				t.Errorf("it is not ours: %+v", f)
 			}
 		}
-		return !slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return f.Subject == "queue "+name })
+		return !slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return strings.Contains(f.Subject, name) })
 	})
 }
 

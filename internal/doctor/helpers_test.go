@@ -186,6 +186,18 @@ func (i *installation) apply(t *testing.T) {
 	}
 }
 
+func (i *installation) prune(t *testing.T) {
+	t.Helper()
+	conn, err := amqp.Dial(i.as(t, i.broker.AMQPURL(), "guest", "guest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, left, err := i.config.Topology.Prune(t.Context(), conn, i.config.Management, topology.PruneOptions{Wait: time.Minute}); err != nil || len(left) > 0 {
+		t.Fatalf("left %v, %v", left, err)
+	}
+}
+
 // bridge runs a bridge of an installation at env until the test, or what it returns,
 // ends it.
 func (i *installation) bridge(t *testing.T, env servertest.Env, client redis.UniversalClient) (stop func()) {
@@ -325,6 +337,8 @@ func (i *installation) carryOut(t *testing.T, command string) {
 		i.curl(t, words[1:])
 	case command == "delaybridge topology apply":
 		i.apply(t)
+	case command == "delaybridge topology prune":
+		i.prune(t)
 	case command == "delaybridge bridge":
 		i.bridge(t, i.Env, i.client(t, i.RedisURL))
 	default:

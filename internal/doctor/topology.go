@@ -22,6 +22,7 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 	}
 	var findings []Finding
 	var missing, unseen []string
+	var left []topology.Drift
 	overridden := map[policyRef][]topology.Drift{}
 	var order []policyRef
 	policies, policyErr := x.policies(ctx, drifts)
@@ -56,7 +57,7 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 			}
 			findings = append(findings, find(foreignBinding, subject, "bound by "+d.Found, command))
 		case d.Surplus():
-			findings = append(findings, find(topologyLeftover, subject, "not in this configuration"+held.note(d), x.deletion(d, held)...))
+			left = append(left, d)
 		default:
 			f := find(topologyDiffers, subject, fmt.Sprintf("%s is %s, want %s", d.Field, d.Found, d.Expected)+held.note(d), x.deletion(d, held)...)
 			if len(f.Commands) > 0 {
@@ -67,6 +68,13 @@ func (x *examination) topology(ctx context.Context) ([]Finding, error) {
 	}
 	if len(missing) > 0 {
 		findings = append(findings, missed(missing))
+	}
+	if len(left) > 0 {
+		var names []string
+		for _, d := range left {
+			names = append(names, d.Kind+" "+d.Name)
+		}
+		findings = append(findings, find(topologyLeftover, some(names), fmt.Sprintf("not in this configuration: %d", len(left))+held.note(left...), "delaybridge topology prune"))
 	}
 	if len(unseen) > 0 && !x.blind { // which is a finding of its own
 		findings = append(findings, find(statisticsOff, "queue "+some(unseen), fmt.Sprintf("queues without statistics: %d", len(unseen)),
@@ -113,12 +121,24 @@ func (x *examination) held(ctx context.Context, drifts []topology.Drift) (holdin
 	return h, err
 }
 
-// note says how many messages are lost with what d is about.
-func (h holdings) note(d topology.Drift) string {
-	if d.Kind != "queue" {
+// note says how many messages there are in the queues that drifts are about.
+func (h holdings) note(drifts ...topology.Drift) string {
+	queues, messages := 0, 0
+	for _, d := range drifts {
+		if d.Kind != "queue" {
+			continue
+		}
+		n := h[d.Name]
+		if n == nil {
+			return "; messages: " + count(n)
+		}
+		queues++
+		messages += *n
+	}
+	if queues == 0 {
 		return ""
 	}
-	return "; messages: " + count(h[d.Name]) + ", by statistics up to ten seconds old"
+	return "; messages: " + count(&messages) + ", by statistics up to ten seconds old"
 }
 
 // deletion is the command that deletes what d is about. There is none for a queue that

@@ -117,7 +117,7 @@ func (i *injection) prune() error {
 
 // pruneAll prunes until nothing is left, as an operator does who looks again.
 func (i *injection) pruneAll(t *topology.Topology) error {
-	var left []topology.Left
+	var left []topology.Change
 	var err error
 	done := i.until(prunedWithin, func() bool {
 		left, err = i.pruneOnce(t, topology.PruneOptions{Wait: time.Minute})
@@ -129,7 +129,7 @@ func (i *injection) pruneAll(t *topology.Topology) error {
 	return i.ctx.Err()
 }
 
-func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (left []topology.Left, err error) {
+func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (left []topology.Change, err error) {
 	if !t.HasEntry(addedEntry().Name) {
 		o.Entries = []string{addedEntry().Name} // for which queues are bound
 	}
@@ -146,8 +146,7 @@ func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (le
 		if err != nil {
 			return err
 		}
-		pruned, err := t.Prune(i.ctx, conn, management, park.PruneOptions(o))
-		left = pruned.Left
+		_, left, err = t.Prune(i.ctx, conn, management, park.PruneOptions(o))
 		return err
 	})
 	return left, errors.Join(err, conn.Close())
