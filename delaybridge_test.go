@@ -18,7 +18,9 @@ import (
 
 	"github.com/delaybridge/delaybridge"
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -203,7 +205,7 @@ func TestClient(t *testing.T) {
 		attempts[m.ID] = append(attempts[m.ID], m.Journey.Path)
 	}
 	for _, id := range []string{"due", "moved"} {
-		if paths := attempts[id]; len(paths) != 2 || paths[1] != message.PathRetry {
+		if paths := attempts[id]; len(paths) != 2 || paths[1] != wire.RetryPath {
 			t.Errorf("%s came by %q, want the second attempt through Redis", id, paths)
 		}
 	}
@@ -343,7 +345,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]delaybridge.Config{"the file": fromFile, "the environment": fromEnv} {
-		if c.AMQPURL != "amqp://shop:secret@rabbit/" || c.RedisURL != "redis://localhost:6379/0" || c.Tombstones != 48*time.Hour || c.Remember != redisbridge.ParkDefaults().Remember {
+		if c.AMQPURL != "amqp://shop:secret@rabbit/" || c.RedisURL != "redis://localhost:6379/0" || c.Tombstones != 48*time.Hour || c.Remember != defaults.Remember {
 			t.Errorf("%s: got %+v", name, c)
 		}
 		top, err := topology.New(c.Topology)

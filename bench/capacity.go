@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/capacity"
-	"github.com/delaybridge/delaybridge/redisbridge"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -49,7 +49,7 @@ func sizeFor(out io.Writer, file string, parked, rate float64) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range c.Figures(capacity.Demand{
 		Pending: parked, Within: 30 * 24 * time.Hour, Rate: rate, Body: crowdBody, ID: longIDLength, RedisMemory: 32e9,
-		Shards: topology.Defaults().Shards, Lead: topology.Defaults().Lead, Remember: redisbridge.ParkDefaults().Remember,
+		Shards: topology.Defaults().Shards, Lead: topology.Defaults().Lead, Remember: defaults.Remember,
 	}) {
 		fmt.Fprintf(table, "%s\t%s\n", f.What, f.Text)
 	}

@@ -60,11 +60,11 @@ func (s *session) arrive(h *held, o *Observation) Outcome {
 			wait.over(s.log)
 		}
 		switch {
-		case err == nil && arrival.Fate == message.Deliver:
+		case err == nil && arrival.Because() == "":
 			return ""
 		case err == nil:
 			o.Arrival = arrival
-			s.log.Info("dropped a message", "id", o.Message.ID, "because", arrival.Fate, "at", arrival.At)
+			s.log.Info("dropped a message", "id", o.Message.ID, "because", arrival.Because(), "at", arrival.At)
 			return Dropped
 		case s.intake.Err() != nil || h.wanted.Err() != nil:
 			return Returned

@@ -13,7 +13,7 @@ import (
 // clerk answers for each ID what it was told to, one answer after the other.
 type clerk struct {
 	mu      sync.Mutex
-	answers map[string][]message.Fate // "" is an error
+	answers map[string][]*message.Arrival // nil is an error
 	told    map[string][]message.Handling
 }
 
@@ -30,14 +30,14 @@ func (c *clerk) Handled(_ context.Context, m *message.Message, h message.Handlin
 func (c *clerk) Arrive(_ context.Context, m *message.Message) (message.Arrival, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fate := message.Deliver
+	arrival := &message.Arrival{}
 	if list := c.answers[m.ID]; len(list) > 0 {
-		fate, c.answers[m.ID] = list[0], list[1:]
+		arrival, c.answers[m.ID] = list[0], list[1:]
 	}
-	if fate == "" {
+	if arrival == nil {
 		return message.Arrival{}, errors.New("Redis cannot be reached")
 	}
-	return message.Arrival{Fate: fate}, nil
+	return *arrival, nil
 }
 
 func TestWhatIsNotWantedAnyMoreIsDropped(t *testing.T) {
@@ -53,9 +53,10 @@ func TestWhatIsNotWantedAnyMoreIsDropped(t *testing.T) {
 	})
 	c.Concurrency = 2 // fewer than there are messages to drop: each gives its slot back
 	messages := numbered(6)
-	c.Arrivals = &clerk{answers: map[string][]message.Fate{
-		messages[0].ID: {message.DropCancelled}, messages[1].ID: {message.DropRescheduled},
-		messages[2].ID: {"", "", message.DropCancelled}, messages[3].ID: {"", message.Deliver}, messages[4].ID: {message.DropCancelled},
+	cancelled := &message.Arrival{Cancelled: true}
+	c.Arrivals = &clerk{answers: map[string][]*message.Arrival{
+		messages[0].ID: {cancelled}, messages[1].ID: {{Rescheduled: true}},
+		messages[2].ID: {nil, nil, cancelled}, messages[3].ID: {nil, {}}, messages[4].ID: {cancelled},
 	}}
 	b.bind()
 	r := start(t, c)

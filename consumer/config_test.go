@@ -30,7 +30,7 @@ func TestNewNamesEveryFault(t *testing.T) {
 	_, err := consumer.New(consumer.Config{
 		AMQPURL: "http://localhost", Bind: []string{""}, Concurrency: -1, Prefetch: 1 << 16,
 		Retry:        consumer.Retry{Base: -1, Factor: 0.5, Cap: -2, Jitter: 2, Attempts: -1},
-		DrainTimeout: -1, StartWithin: -1, RepairEvery: -1, Middleware: []consumer.Middleware{nil},
+		DrainTimeout: -1, StartWithin: -1, RepairEvery: -1, Middleware: []func(consumer.Handler) consumer.Handler{nil},
 	})
 	if !errors.Is(err, consumer.ErrConfiguration) {
 		t.Errorf("got %v, want ErrConfiguration", err)

@@ -36,19 +36,16 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// Defaults of [Config].
+// Defaults of [Config], beside those of package defaults.
 const (
-	defaultConcurrency  = 10
-	defaultPrefetch     = 20
-	defaultDrainTimeout = 30 * time.Second
-	defaultRepairEvery  = time.Minute
-	// defaultConsumerTimeout is that of RabbitMQ.
-	defaultConsumerTimeout = 30 * time.Minute
+	defaultConcurrency = 10
+	defaultRepairEvery = time.Minute
 )
 
 // Limits of [Config].
@@ -105,9 +102,9 @@ type Config struct {
 	// cannot be asked, messages stay unacknowledged, or in the queue. Defaults to none: everything
 	// that comes is handled.
 	Arrivals Arrivals
-	// Middleware is put around Handler; the first is called first. Defaults to
-	// none.
-	Middleware []Middleware
+	// Middleware is put around Handler, to do something before or after it, or instead. Each makes
+	// a handler of another one; the first is called first. Defaults to none.
+	Middleware []func(Handler) Handler
 
 	// Concurrency is the most calls of Handler at a time. With 1, messages are
 	// handled in the order of the queue, except for those that are retried.
@@ -230,13 +227,6 @@ func New(c Config) (*Consumer, error) {
 // first time.
 func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 
-// Defaults returns a Config with all defaults that are values, as they are with a Delayer.
-func Defaults() Config {
-	c := Config{Concurrency: defaultConcurrency, Prefetch: defaultPrefetch, DrainTimeout: defaultDrainTimeout, RepairEvery: defaultRepairEvery, ConsumerTimeout: defaultConsumerTimeout}
-	c.Retry = c.Retry.withDefaults()
-	return c
-}
-
 func (c Config) withDefaults() Config {
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
@@ -245,20 +235,20 @@ func (c Config) withDefaults() Config {
 		c.Bind = []string{""}
 	}
 	if c.Prefetch == 0 {
-		c.Prefetch = min(max(defaultPrefetch, 2*c.Concurrency), maxPrefetch)
+		c.Prefetch = min(max(defaults.Prefetch, 2*c.Concurrency), maxPrefetch)
 	}
 	if c.Delayer == nil {
 		c.Retry = c.Retry.Held()
 	}
 	c.Retry = c.Retry.withDefaults()
 	if c.DrainTimeout == 0 {
-		c.DrainTimeout = defaultDrainTimeout
+		c.DrainTimeout = defaults.ConsumerDrainTimeout
 	}
 	if c.RepairEvery == 0 {
 		c.RepairEvery = defaultRepairEvery
 	}
 	if c.ConsumerTimeout == 0 {
-		c.ConsumerTimeout = defaultConsumerTimeout
+		c.ConsumerTimeout = defaults.ConsumerTimeout
 	}
 	if c.ConnectionName == "" {
 		c.ConnectionName = "consumer of " + c.Queue
@@ -277,7 +267,7 @@ func (c Config) faults() (faults []error) {
 	if c.Handler == nil {
 		fault("Handler is missing")
 	}
-	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
+	if slices.ContainsFunc(c.Middleware, func(m func(Handler) Handler) bool { return m == nil }) {
 		fault("Middleware: one of them is nil")
 	}
 	switch {

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -47,7 +48,7 @@ func (r *republisher) Delay(_ context.Context, m *message.Message, d time.Durati
 	}
 	retry := m.Retry()
 	confirmed, err := r.ch.PublishWithDeferredConfirm(r.b.topology.RetryExchange(), m.Journey.Queue, true, false,
-		retry.Publishing(message.Journey{Due: time.Now(), Path: message.PathRetry}))
+		retry.Publishing(message.Journey{Due: time.Now(), Path: wire.RetryPath}))
 	if err == nil && !confirmed.Wait() {
 		err = errors.New("refused")
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 // brief is the broker's consumer_timeout in TestHeldMessagesAreGivenBack. An eighth of it is
@@ -83,7 +82,7 @@ func (a *away) ask(id string) error {
 }
 
 func (a *away) Arrive(_ context.Context, m *message.Message) (message.Arrival, error) {
-	return message.Arrival{Fate: message.Deliver}, a.ask(m.ID)
+	return message.Arrival{}, a.ask(m.ID)
 }
 
 func (a *away) Handled(context.Context, *message.Message, message.Handling) error { return nil }
@@ -117,7 +116,7 @@ func TestHeldMessagesAreGivenBack(t *testing.T) {
 		}, t.Name()[strings.Index(t.Name(), "/")+1:]))
 		b := &broker{
 			t: t, url: server.AMQPURL(), management: server.ManagementURL(), vhost: "%2F",
-			topology: describe(t, topology.Config{Prefix: prefix, Shards: 1, Tiers: []time.Duration{time.Second}, Lead: time.Second}), queue: prefix + ".billing",
+			topology: describe(t, small(prefix)), queue: prefix + ".billing",
 		}
 		b.apply()
 		b.bind()

@@ -16,7 +16,7 @@ func TestTheFirstMiddlewareIsCalledFirst(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	var calls []string
-	say := func(what string) consumer.Middleware {
+	say := func(what string) func(consumer.Handler) consumer.Handler {
 		return func(next consumer.Handler) consumer.Handler {
 			return consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
 				calls = append(calls, what)
@@ -29,7 +29,7 @@ func TestTheFirstMiddlewareIsCalledFirst(t *testing.T) {
 		calls = append(calls, "handler")
 		return nil
 	})
-	c.Middleware = []consumer.Middleware{say("one"), say("two")}
+	c.Middleware = []func(consumer.Handler) consumer.Handler{say("one"), say("two")}
 	b.bind()
 	r := start(t, c)
 	b.publish(numbered(1)...)

@@ -18,7 +18,7 @@ import (
 
 // The handler's last error is cut to this many bytes in a quarantined message. A panic's
 // stack is cut further where the message's own headers leave less room
-// (message.MaxHeaderBytes).
+// (wire.MaxHeaderBytes).
 const (
 	maxErrorBytes = 2000
 	maxStackBytes = 8 << 10
@@ -98,7 +98,7 @@ func quarantined(t *topology.Topology, d *amqp.Delivery, o *Observation, now tim
 	p.Headers[wire.HeaderQuarantined] = now.UTC().Format(time.RFC3339)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
 		p.Headers[wire.HeaderStack] = ""
-		room := message.MaxHeaderBytes - wire.TableBytes(p.Headers)
+		room := wire.MaxHeaderBytes - wire.TableBytes(p.Headers)
 		if p.Headers[wire.HeaderStack] = cut(string(panicked.Stack), min(maxStackBytes, room)); room <= 0 {
 			delete(p.Headers, wire.HeaderStack)
 		}

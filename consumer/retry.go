@@ -4,19 +4,13 @@ import (
 	"math"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// Defaults of [Retry].
+// Defaults of [Retry] of a consumer without a Delayer, in whose hands all pauses must fit into
+// the broker's consumer_timeout. The others are those of package defaults.
 const (
-	defaultRetryBase   = time.Second
-	defaultRetryFactor = 2.0
-	defaultRetryCap    = time.Hour
-	defaultRetryJitter = 0.5
-	// defaultAttempts span at least a day by the other defaults, whatever the jitter.
-	defaultAttempts = 60
-	// defaultHeldCap and defaultHeldAttempts are those of a consumer without a Delayer,
-	// in whose hands all pauses must fit into the broker's consumer_timeout.
 	defaultHeldCap      = time.Minute
 	defaultHeldAttempts = 20
 )
@@ -69,19 +63,19 @@ func (r Retry) Held() Retry {
 
 func (r Retry) withDefaults() Retry {
 	if r.Base == 0 {
-		r.Base = defaultRetryBase
+		r.Base = defaults.RetryBase
 	}
 	if r.Factor == 0 {
-		r.Factor = defaultRetryFactor
+		r.Factor = defaults.RetryFactor
 	}
 	if r.Cap == 0 {
-		r.Cap = max(defaultRetryCap, r.Base)
+		r.Cap = max(defaults.RetryCap, r.Base)
 	}
 	if r.Jitter == 0 {
-		r.Jitter = defaultRetryJitter
+		r.Jitter = defaults.RetryJitter
 	}
 	if r.Attempts == 0 {
-		r.Attempts = defaultAttempts
+		r.Attempts = defaults.RetryAttempts
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 )
 
 func TestPauseGrows(t *testing.T) {
@@ -43,7 +44,7 @@ func TestDefaultAttemptsSpanADay(t *testing.T) {
 		}
 		return total
 	}
-	if least := span(consumer.Retry{}, consumer.Defaults().Retry.Attempts, 0); least < 24*time.Hour {
+	if least := span(consumer.Retry{}, defaults.RetryAttempts, 0); least < 24*time.Hour {
 		t.Errorf("with a Delayer the attempts span %v", least)
 	}
 	held := consumer.Retry{Cap: consumer.Retry{}.Held().Cap}

@@ -35,10 +35,10 @@ func TestParentOfADelivery(t *testing.T) {
 			"traceparent": origin, wire.HeaderPath: "parked, then lane 1m",
 		}, "", []string{origin[3:35]}},
 		"retried": {amqp.Table{
-			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: string(message.PathRetry),
+			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: wire.RetryPath,
 		}, last[3:35], []string{origin[3:35]}},
 		"replayed": {amqp.Table{
-			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: string(message.PathReplay),
+			"traceparent": origin, wire.HeaderStepTraceparent: last, wire.HeaderPath: wire.ReplayPath,
 		}, "", []string{last[3:35], origin[3:35]}},
 		"tier": {amqp.Table{
 			"traceparent": origin, wire.HeaderPath: "tier 1m",

@@ -13,7 +13,7 @@ import (
 
 // Limits of what a message tells of the attempts to handle it. So that headers fit
 // into their frame, the oldest lines are left out of a message whose own headers
-// leave no room for them (MaxHeaderBytes).
+// leave no room for them (wire.MaxHeaderBytes).
 const (
 	// maxHistory is how many lines Journey.History has at most; the oldest go first.
 	maxHistory = 20
@@ -92,7 +92,7 @@ func (j *Journey) tell(headers amqp.Table) {
 	}
 	var lines []any
 	headers[wire.HeaderHistory] = lines
-	room := MaxHeaderBytes - wire.TableBytes(headers)
+	room := wire.MaxHeaderBytes - wire.TableBytes(headers)
 	for _, line := range slices.Backward(j.History) {
 		if room -= wire.ValueBytes(line); room < 0 {
 			break

@@ -26,7 +26,7 @@ func roundTrip(t interface{ Fatal(...any) }, m *message.Message) message.Message
 	if !ok {
 		t.Fatal("no retry")
 	}
-	return message.FromBridge(delivery(parked.Publishing(message.Journey{Path: message.PathRetry}), queue))
+	return message.FromBridge(delivery(parked.Publishing(message.Journey{Path: wire.RetryPath}), queue))
 }
 
 func TestRetryComesBackAsItWas(t *testing.T) {
@@ -101,7 +101,7 @@ func TestHistoryIsALinePerAttempt(t *testing.T) {
 // The headers have to fit one frame, whatever the history is.
 func TestHistoryLeavesRoom(t *testing.T) {
 	t.Parallel()
-	for _, own := range []int{0, 50 << 10, 118 << 10, 119 << 10, message.MaxHeaderBytes} {
+	for _, own := range []int{0, 50 << 10, 118 << 10, 119 << 10, wire.MaxHeaderBytes} {
 		m := valid()
 		m.RoutingKey = strings.Repeat("k", 255)
 		m.Headers = amqp.Table{"large": make([]byte, max(0, own-16))}
@@ -110,7 +110,7 @@ func TestHistoryLeavesRoom(t *testing.T) {
 		}
 		const ours = 1 << 10 // queue, routing key, attempts and their names
 		retry := m.Retry()
-		if n := wire.TableBytes(retry.Headers); n > max(message.MaxHeaderBytes, own+ours) {
+		if n := wire.TableBytes(retry.Headers); n > max(wire.MaxHeaderBytes, own+ours) {
 			t.Errorf("own headers of %d bytes became %d", own, n)
 		}
 		back := roundTrip(t, &m)

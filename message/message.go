@@ -19,23 +19,13 @@ import (
 	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
-// Limits that [Message.Validate] and [When.Validate] enforce.
-const (
-	// MaxIDBytes and maxRoutingKeyBytes are the length of an AMQP short string.
-	MaxIDBytes         = 255
-	maxRoutingKeyBytes = 255
-	// MaxBodyBytes is RabbitMQ's default max_message_size since 4.0.
-	MaxBodyBytes = 16 << 20
-	// MaxHeaderBytes is what all headers may take on the wire. With the properties
-	// they must fit one frame, of 128 KiB by RabbitMQ's default, to which bridge and
-	// broker add on the way, and no client reads a larger one.
-	MaxHeaderBytes = 120 << 10
-)
+// maxRoutingKeyBytes is the length of an AMQP short string.
+const maxRoutingKeyBytes = 255
 
 // Message is one message, as its publisher means it and its consumer gets it.
 type Message struct {
 	// ID identifies the message to cancel, look-up and duplicate detection; it
-	// is the AMQP property message-id. Required, at most MaxIDBytes.
+	// is the AMQP property message-id. Required, at most 255 bytes.
 	ID string
 	// Entry is the name of the entry exchange that the message is published to,
 	// and so of the ready exchange it comes out of; "" is the default one.
@@ -43,9 +33,9 @@ type Message struct {
 	// RoutingKey is what consumers bind by; only with an Entry may it be empty.
 	// At most 255 bytes.
 	RoutingKey string
-	// Body is at most MaxBodyBytes.
+	// Body is at most 16 MiB, RabbitMQ's default limit since 4.0.
 	Body []byte
-	// Headers hold the types that amqp.Table allows. An int travels as int64.
+	// Headers hold the types that amqp.Table allows, at most 120 KiB. An int travels as int64.
 	// Names that start with x-delaybridge- belong to the bridge.
 	Headers amqp.Table
 
@@ -92,19 +82,16 @@ type Journey struct {
 	Step wire.Span
 }
 
-// Path says in words which way a message takes, such as "tier 30m" or
-// "parked, then lane 1m".
+// Path says in words, for people, which way a message takes, such as "tier 30m" or
+// "parked, then lane 1m". Of what was parked "parked, then ready" went into no lane, since it was shorter than
+// the smallest tier, or overdue; "parked, then retry" is tried again, and "replayed" comes from quarantine.
 type Path string
 
-// The paths that have no tier in them.
+// The paths that its publisher is told of a message that goes into no tier.
 const (
-	PathDirect      Path = "direct"              // due at once: straight to the ready exchange
-	PathParked      Path = "parked"              // waiting in Redis
-	PathParkedReady Path = "parked, then ready"  // shorter than the smallest tier, or overdue
-	PathInbox       Path = "inbox, to be parked" // through the entry exchange
-	PathRetry       Path = "parked, then retry"  // back to the queue whose consumer failed
-	PathReplay      Path = "replayed"            // from quarantine
-	PathQuarantine  Path = "quarantine"          // could not be processed
+	PathDirect Path = "direct"              // due at once: straight to the ready exchange
+	PathParked Path = "parked"              // waiting in Redis
+	PathInbox  Path = "inbox, to be parked" // through the entry exchange
 )
 
 // Validate reports every fault of m at once.
@@ -114,8 +101,8 @@ func (m *Message) Validate() error {
 	switch n := len(m.ID); {
 	case n == 0:
 		fault("ID is empty: every message needs one, so that a retry is recognised")
-	case n > MaxIDBytes:
-		fault("ID of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, MaxIDBytes, m.ID)
+	case n > wire.MaxIDBytes:
+		fault("ID of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, wire.MaxIDBytes, m.ID)
 	}
 	switch n := len(m.RoutingKey); {
 	case n == 0 && m.Entry == "": // a fanout or headers exchange needs none
@@ -123,8 +110,8 @@ func (m *Message) Validate() error {
 	case n > maxRoutingKeyBytes:
 		fault("routing key of %d bytes is too long: AMQP allows %d (it starts with %.40q)", n, maxRoutingKeyBytes, m.RoutingKey)
 	}
-	if n := len(m.Body); n > MaxBodyBytes {
-		fault("body of %d bytes is too large: the limit is %d; store it elsewhere and send a reference", n, MaxBodyBytes)
+	if n := len(m.Body); n > wire.MaxBodyBytes {
+		fault("body of %d bytes is too large: the limit is %d; store it elsewhere and send a reference", n, wire.MaxBodyBytes)
 	}
 	for _, p := range []struct{ name, value string }{
 		{"content type", m.ContentType}, {"content encoding", m.ContentEncoding},
@@ -146,8 +133,8 @@ func (m *Message) Validate() error {
 	}
 	if err := validateTable(m.Headers, 0); err != nil {
 		fault("headers: %w", err)
-	} else if n := wire.TableBytes(m.Headers); n > MaxHeaderBytes {
-		fault("headers of %d bytes are too large: the limit is %d; send large values in the body", n, MaxHeaderBytes)
+	} else if n := wire.TableBytes(m.Headers); n > wire.MaxHeaderBytes {
+		fault("headers of %d bytes are too large: the limit is %d; send large values in the body", n, wire.MaxHeaderBytes)
 	}
 	return errors.Join(faults...)
 }

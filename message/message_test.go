@@ -48,14 +48,14 @@ func TestValidate(t *testing.T) {
 	}{
 		"plain":                  {func(*message.Message) {}, ""},
 		"everything at its most": {func(m *message.Message) { m.ID, m.RoutingKey, m.Type, m.UserID = longest, longest, longest, longest }, ""},
-		"largest body":           {func(m *message.Message) { m.Body = make([]byte, message.MaxBodyBytes) }, ""},
+		"largest body":           {func(m *message.Message) { m.Body = make([]byte, wire.MaxBodyBytes) }, ""},
 		"no ID":                  {func(m *message.Message) { m.ID = "" }, "ID is empty"},
 		"long ID":                {func(m *message.Message) { m.ID = long }, "ID of 256 bytes is too long"},
 		"no routing key":         {func(m *message.Message) { m.RoutingKey = "" }, "routing key is empty"},
 		"no routing key, entry":  {func(m *message.Message) { m.RoutingKey, m.Entry = "", "orders" }, ""},
 		"long entry":             {func(m *message.Message) { m.Entry = long }, "entry of 256 bytes"},
 		"long routing key":       {func(m *message.Message) { m.RoutingKey = long }, "routing key of 256 bytes is too long"},
-		"large body":             {func(m *message.Message) { m.Body = make([]byte, message.MaxBodyBytes+1) }, "body of 16777217 bytes is too large"},
+		"large body":             {func(m *message.Message) { m.Body = make([]byte, wire.MaxBodyBytes+1) }, "body of 16777217 bytes is too large"},
 		"long content type":      {func(m *message.Message) { m.ContentType = long }, "content type of 256 bytes"},
 		"long content encoding":  {func(m *message.Message) { m.ContentEncoding = long }, "content encoding of 256 bytes"},
 		"long correlation ID":    {func(m *message.Message) { m.CorrelationID = long }, "correlation ID of 256 bytes"},
@@ -74,10 +74,10 @@ func TestValidate(t *testing.T) {
 		"deepest array":          {func(m *message.Message) { m.Headers = nestedArray(wire.MaxHeaderDepth) }, ""},
 		"too deep an array":      {func(m *message.Message) { m.Headers = nestedArray(wire.MaxHeaderDepth + 1) }, "nested deeper than 32"},
 		"largest headers": {func(m *message.Message) {
-			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-11)}
+			m.Headers = amqp.Table{"a": strings.Repeat("x", wire.MaxHeaderBytes-11)}
 		}, ""},
 		"too large headers": {func(m *message.Message) {
-			m.Headers = amqp.Table{"a": strings.Repeat("x", message.MaxHeaderBytes-10)}
+			m.Headers = amqp.Table{"a": strings.Repeat("x", wire.MaxHeaderBytes-10)}
 		}, "headers of 122881 bytes are too large"},
 		"widest table":      {func(m *message.Message) { m.Headers = wide(wire.MaxHeaderElements) }, ""},
 		"too wide a table":  {func(m *message.Message) { m.Headers = wide(wire.MaxHeaderElements + 1) }, "8193 entries in one table"},

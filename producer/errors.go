@@ -40,9 +40,6 @@ var (
 	ErrMissing = broker.ErrMissing
 	// ErrForbidden means that the user lacks a permission.
 	ErrForbidden = broker.ErrForbidden
-	// ErrNotRunning means that Run was not called, so that there is no connection. Only
-	// what is parked needs none.
-	ErrNotRunning = errors.New("the producer is not running: call Run, in a goroutine of its own")
 	// ErrUnreachable means that there was no connection for Config.GiveUpAfter.
 	ErrUnreachable = broker.ErrUnreachable
 	// ErrConfiguration means that the URL, or the user or virtual host that it

@@ -11,6 +11,8 @@ import (
 var (
 	errRanBefore = errors.New("producer: Run was called before: make another Producer")
 	errStopped   = errors.New("the producer has stopped")
+	// errNotRunning: only what is parked needs no connection.
+	errNotRunning = errors.New("the producer is not running: call Run, in a goroutine of its own")
 )
 
 // workers is how many goroutines publish.

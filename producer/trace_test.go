@@ -23,7 +23,7 @@ const clients = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 // The context of the span travels with the message, unless that has one already, or no room.
 func TestMessageCarriesItsSpan(t *testing.T) {
 	t.Parallel()
-	crowded := amqp.Table{"big": strings.Repeat("x", message.MaxHeaderBytes-20)}
+	crowded := amqp.Table{"big": strings.Repeat("x", wire.MaxHeaderBytes-20)}
 	many := amqp.Table{}
 	for i := range wire.MaxHeaderElements {
 		many[strconv.Itoa(i)] = true

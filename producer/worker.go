@@ -114,7 +114,7 @@ func (p *Producer) admit(ctx context.Context, r *request) error {
 	return r.route.unanswered.Admit(waiting, r.target, most)
 }
 
-// awaitRun returns ErrNotRunning where Run was not called. It allows for a goroutine that
+// awaitRun returns errNotRunning where Run was not called. It allows for a goroutine that
 // is about to call it.
 func (p *Producer) awaitRun(ctx context.Context) error {
 	select {
@@ -127,7 +127,7 @@ func (p *Producer) awaitRun(ctx context.Context) error {
 	case <-p.running:
 		return nil
 	default:
-		return ErrNotRunning
+		return errNotRunning
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
@@ -89,19 +90,19 @@ func New(c Config) (*Bridge, error) {
 		c.Name, _ = os.Hostname()
 	}
 	if c.Lease == 0 {
-		c.Lease = defaultLease
+		c.Lease = defaults.Lease
 	}
 	if c.MaxInFlight == 0 {
-		c.MaxInFlight = defaultMaxInFlight
+		c.MaxInFlight = defaults.MaxInFlight
 	}
 	if c.DrainTimeout == 0 {
-		c.DrainTimeout = defaultDrainTimeout
+		c.DrainTimeout = defaults.BridgeDrainTimeout
 	}
 	if c.RepairEvery == 0 {
 		c.RepairEvery = defaultRepairEvery
 	}
 	if c.ShowEvery == 0 {
-		c.ShowEvery = defaultShowEvery
+		c.ShowEvery = defaults.ShowEvery
 	}
 	if c.Observe == nil {
 		c.Observe = func(Step, string, message.Path) {}

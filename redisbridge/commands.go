@@ -88,18 +88,18 @@ type failed struct {
 	Error   string `json:"error"`
 }
 
-// describe returns a Description of each message with an ID.
+// describe returns what is known of each message with an ID.
 func (p *Park) describe(ctx context.Context, id string) ([]any, error) {
 	all, err := p.GetAll(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return []any{DescribeUnknown(id)}, nil
+		return []any{&MessageState{ID: id}}, nil
 	}
 	var list []any
 	for i := range all {
-		list = append(list, all[i].Describe(id, p.config.Topology))
+		list = append(list, &all[i])
 	}
 	return list, nil
 }

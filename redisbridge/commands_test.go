@@ -60,34 +60,32 @@ func (c *commander) ask(kind, body string) string {
 }
 
 // results is what an answer says of each message.
-func (c *commander) results(kind, body string) []redisbridge.Description {
+func (c *commander) results(kind, body string) []described {
 	c.t.Helper()
 	var answer struct {
-		Results []struct {
-			redisbridge.Description
-			Outcome string
-		}
-		Error string
+		Results []described
+		Error   string
 	}
 	text := c.ask(kind, body)
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Error != "" {
 		c.t.Fatalf("%s %s: %s (%v)", kind, body, text, err)
 	}
-	var list []redisbridge.Description
-	for _, r := range answer.Results {
-		if r.Outcome != "" {
-			r.State = redisbridge.State(r.Outcome)
-		}
-		list = append(list, r.Description)
-	}
-	return list
+	return answer.Results
+}
+
+// described is what an answer says of a message.
+type described struct {
+	ID, State, Outcome string
+	Due                time.Time
+	Key                string
+	BodyBytes          int `json:"body_bytes"`
 }
 
 // said puts together what an answer says.
-func said(list []redisbridge.Description) string {
+func said(list []described) string {
 	var all []string
 	for _, d := range list {
-		all = append(all, fmt.Sprintf("%s %s", d.ID, d.State))
+		all = append(all, fmt.Sprintf("%s %s", d.ID, d.State+d.Outcome))
 	}
 	return strings.Join(all, ", ")
 }
@@ -115,7 +113,7 @@ func TestCommandsAreCarriedOutAndAnswered(t *testing.T) {
 			t.Errorf("%s %s: %s, want %s", tc.kind, tc.body, got, tc.want)
 		}
 	}
-	if d := ask.results("get", `{"ids": ["o-3"]}`)[0]; !d.Due.Equal(time.Date(2030, 1, 1, 7, 0, 0, 0, time.UTC)) || *d.Key != "order.unpaid" || *d.BodyBytes != len("o-3") {
+	if d := ask.results("get", `{"ids": ["o-3"]}`)[0]; !d.Due.Equal(time.Date(2030, 1, 1, 7, 0, 0, 0, time.UTC)) || d.Key != "order.unpaid" || d.BodyBytes != len("o-3") {
 		t.Errorf("got %+v", d)
 	}
 	ask.results("reschedule", `{"ids": ["o-3"], "in": "100ms"}`)

@@ -16,14 +16,8 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// Defaults of [Config].
-const (
-	defaultLease        = 5 * time.Second
-	defaultMaxInFlight  = 2048
-	defaultDrainTimeout = 20 * time.Second
-	defaultRepairEvery  = time.Minute
-	defaultShowEvery    = 10 * time.Second
-)
+// defaultRepairEvery is that of Config.RepairEvery.
+const defaultRepairEvery = time.Minute
 
 // Config of a [Bridge].
 type Config struct {
@@ -145,14 +139,6 @@ type Quota struct {
 // Usage is how much is stored of an entry, as [Quota] counts it: by running counts, which may be
 // a few messages off after a crash of Redis.
 type Usage = store.Usage
-
-// Defaults returns a Config with all defaults that are values.
-func Defaults() Config {
-	return Config{
-		Lease: defaultLease, MaxInFlight: defaultMaxInFlight, DrainTimeout: defaultDrainTimeout,
-		RepairEvery: defaultRepairEvery, ShowEvery: defaultShowEvery, Tombstones: defaultTombstones,
-	}
-}
 
 // Step is a boundary on the way of a parked message, as [Config.Observe] sees it.
 type Step int

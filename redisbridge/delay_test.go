@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -92,7 +93,7 @@ func TestDelayComesBackToItsQueueWhenDue(t *testing.T) {
 		}
 		want := failedOnce(d.MessageId, "billing")
 		got := b.topology.Message(&d)
-		if got.Journey.Path != message.PathRetry || got.Journey.Attempts != 1 || len(got.Journey.History) != 1 || !got.Journey.Published.Equal(want.Journey.Published) {
+		if got.Journey.Path != wire.RetryPath || got.Journey.Attempts != 1 || len(got.Journey.History) != 1 || !got.Journey.Published.Equal(want.Journey.Published) {
 			t.Errorf("%s has journey %+v", d.MessageId, got.Journey)
 		}
 		if got.Journey.Due.Before(due[d.MessageId].Truncate(time.Millisecond)) {

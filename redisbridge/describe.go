@@ -1,6 +1,8 @@
 package redisbridge
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,34 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/topology"
 )
-
-// Description is what 'delaybridge get -o json' prints of a message, and what the command get is
-// answered with over AMQP. Instants are zero where they are unknown.
-type Description struct {
-	ID string `json:"id"`
-	// Messages is how many have the ID, if there are several.
-	Messages int `json:"messages,omitempty"`
-	// State is a [State], or StateUnknown.
-	State State `json:"state"`
-	// Where says it in words.
-	Where       string       `json:"where"`
-	Key         *string      `json:"key,omitempty"` // nil where the message itself is gone
-	Entry       string       `json:"entry,omitempty"`
-	Path        message.Path `json:"path,omitempty"`
-	Due         time.Time    `json:"due,omitzero"`
-	PromoteAt   time.Time    `json:"promote_at,omitzero"`
-	Attempts    *int         `json:"attempts,omitempty"` // nil where that is unknown
-	Version     int          `json:"version,omitempty"`
-	ContentType string       `json:"content_type,omitempty"`
-	BodyBytes   *int         `json:"body_bytes,omitempty"` // nil where the message itself is gone
-	// Handled is told by consumers that ask Redis about what comes.
-	Handled []message.Handling `json:"handled,omitempty"`
-	History []HistoryEvent     `json:"history"`
-	// Error says why the message cannot be read, if it cannot.
-	Error string `json:"error,omitempty"`
-}
 
 // HistoryEvent is something that is known to have happened to a message.
 type HistoryEvent struct {
@@ -43,55 +18,76 @@ type HistoryEvent struct {
 	Event string    `json:"event"`
 }
 
-// StateUnknown is the state of a message of which Redis knows nothing.
-const StateUnknown State = "unknown"
-
-// DescribeUnknown returns the Description of a message of which Redis knows nothing.
-func DescribeUnknown(id string) *Description {
-	return &Description{
-		ID: id, State: StateUnknown, History: []HistoryEvent{},
-		Where: "nothing in Redis bears this ID: it is in a tier or in the inbox, was delivered and forgotten, or never was",
-	}
-}
-
-// Describe says in the words of t where the message is, and what has happened to it. id is what it was
-// looked up by.
-func (e *MessageState) Describe(id string, t *topology.Topology) *Description {
-	m := &Description{
-		ID: id, State: e.State, Where: where(e, t), Path: e.Path, Version: e.Version,
-		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), History: history(e),
+// MarshalJSON writes what 'delaybridge get -o json' prints of a message, and what the command get is
+// answered with over AMQP. The state of the zero value is unknown.
+func (e MessageState) MarshalJSON() ([]byte, error) {
+	m := struct {
+		ID          string             `json:"id"`
+		Messages    int                `json:"messages,omitempty"`
+		State       State              `json:"state"`
+		Where       string             `json:"where"`
+		Key         *string            `json:"key,omitempty"` // nil where the message itself is gone
+		Entry       string             `json:"entry,omitempty"`
+		Path        message.Path       `json:"path,omitempty"`
+		Due         time.Time          `json:"due,omitzero"`
+		PromoteAt   time.Time          `json:"promote_at,omitzero"`
+		Attempts    *int               `json:"attempts,omitempty"` // nil where that is unknown
+		Version     int                `json:"version,omitempty"`
+		ContentType string             `json:"content_type,omitempty"`
+		BodyBytes   *int               `json:"body_bytes,omitempty"` // nil where the message itself is gone
+		Handled     []message.Handling `json:"handled,omitempty"`
+		History     []HistoryEvent     `json:"history"`
+		Error       string             `json:"error,omitempty"`
+	}{
+		ID: e.ID, State: cmp.Or(e.State, "unknown"), Where: e.Where(), Path: e.Path, Version: e.Version,
+		Due: e.Due.UTC(), PromoteAt: e.PromoteAt.UTC(), Handled: e.Handled, History: e.History(),
 	}
 	if e.Messages > 1 {
 		m.Messages = e.Messages
 	}
-	switch e.State {
-	case StateParked, StatePromoting, StateInLane:
-		m.Attempts = new(int) // no consumer has met it
-	case StateDelivered:
-		attempts := 1 // of which nothing is told unless it fails
-		for _, h := range e.Handled {
-			attempts = max(attempts, h.Attempts)
-		}
-		m.Attempts, m.Handled = &attempts, e.Handled
-	default:
+	if attempts, known := e.Attempts(); known {
+		m.Attempts = &attempts
 	}
 	switch {
 	case e.Unreadable != nil:
 		m.Error = e.Unreadable.Error()
-	case e.Path != "" && e.State != StateDelivered:
+	case e.HasMessage():
 		size := len(e.Message.Body)
 		m.Key, m.Entry, m.ContentType, m.BodyBytes = &e.Message.RoutingKey, e.Message.Entry, e.Message.ContentType, &size
 	}
-	return m
+	return json.Marshal(m)
 }
 
-// where says in words where a message is.
-func where(e *MessageState, t *topology.Topology) string {
+// HasMessage reports whether Message is the message itself: it is not gone, and can be read.
+func (e *MessageState) HasMessage() bool {
+	return e.Unreadable == nil && e.Path != "" && e.State != StateDelivered
+}
+
+// Attempts is how often consumers have handled the message, at least, and false where that is not known.
+func (e *MessageState) Attempts() (n int, known bool) {
+	switch e.State {
+	case StateParked, StatePromoting, StateInLane:
+		return 0, true // no consumer has met it
+	case StateDelivered:
+		n = 1 // of which nothing is told unless it fails
+		for _, h := range e.Handled {
+			n = max(n, h.Attempts)
+		}
+		return n, true
+	default:
+		return 0, false
+	}
+}
+
+// Where says State in words, with the shard, and the lane or queue.
+func (e *MessageState) Where() string {
 	way := "the ready exchange"
-	if e.Lane > 0 {
-		way = t.LaneOf(e.Message.Entry, e.Lane, e.Shard)
+	if e.Lane > 0 && e.topology != nil {
+		way = e.topology.LaneOf(e.Message.Entry, e.Lane, e.Shard)
 	}
 	switch e.State {
+	case "":
+		return "nothing in Redis bears this ID: it is in a tier or in the inbox, was delivered and forgotten, or never was"
 	case StateParked:
 		return fmt.Sprintf("in Redis, shard %d, until it is promoted to %s", e.Shard, way)
 	case StatePromoting:
@@ -106,7 +102,6 @@ func where(e *MessageState, t *topology.Topology) string {
 		return whereHandled(e)
 	case StateMoved:
 		return "out of Redis' sight: when it comes before its new due time, its consumer parks it again"
-	case StateUnknown:
 	}
 	return string(e.State)
 }
@@ -126,8 +121,8 @@ func whereHandled(e *MessageState) string {
 	}
 }
 
-// history lists what has happened to a message, as far as its record tells.
-func history(e *MessageState) []HistoryEvent {
+// History lists what has happened to the message, as far as Redis knows.
+func (e *MessageState) History() []HistoryEvent {
 	events := []HistoryEvent{}
 	add := func(at time.Time, event string) {
 		if !at.IsZero() {

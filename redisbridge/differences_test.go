@@ -251,7 +251,7 @@ func TestHeadersTooLargeGoToQuarantineAlone(t *testing.T) {
 	for i := range 20 {
 		harmless = append(harmless, amqp.Publishing{MessageId: fmt.Sprint("harmless-", i), Headers: amqp.Table{"x-delay": int32(1234)}})
 	}
-	for _, size := range []int{message.MaxHeaderBytes, 130_000, 131_000} { // RabbitMQ's frame_max is 131,072
+	for _, size := range []int{wire.MaxHeaderBytes, 130_000, 131_000} { // RabbitMQ's frame_max is 131,072
 		b.publishEntry(t, append(slices.Clip(harmless), amqp.Publishing{
 			MessageId: fmt.Sprint("large-", size), Headers: amqp.Table{"x-delay": int32(1234), "large": strings.Repeat("x", size)}, Body: []byte("kept"),
 		})...)

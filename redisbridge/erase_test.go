@@ -107,7 +107,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	for range 2 {
 		d := b.getFrom(t, queueName)
 		m := b.topology.Message(&d)
-		if a, err := b.park.Arrive(t.Context(), &m); err != nil || a.Fate != message.Deliver {
+		if a, err := b.park.Arrive(t.Context(), &m); err != nil || a.Because() != isWanted {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		if m.ID == "retried-1" {

@@ -11,7 +11,8 @@ var (
 	// the connection ended, or the caller stopped waiting, before the answer.
 	// Parking again with the same ID is safe.
 	ErrUnconfirmed = server.ErrUnconfirmed
-	// ErrUnreachable means that there is no connection to Redis; nothing was sent.
+	// ErrUnreachable means that there is no connection to Redis, or that what accepts it does
+	// not answer: nothing was sent that changes anything.
 	ErrUnreachable = server.ErrUnreachable
 	// ErrConfiguration means that the password, a permission or a setting is
 	// wrong, so that trying again does not help.
@@ -21,10 +22,6 @@ var (
 	ErrNotFound = store.ErrNotFound
 	// ErrInvalid means that an argument is out of bounds, as the text says.
 	ErrInvalid = store.ErrInvalid
-	// ErrBusy means that all connections of the client's pool to Redis were in use for as
-	// long as a call may wait for one; nothing was sent. Redis itself may be well: make
-	// pool_size in its URL larger, or call from fewer goroutines.
-	ErrBusy = server.ErrBusy
 	// ErrFull means that Redis has reached maxmemory; nothing was stored.
 	ErrFull = server.ErrFull
 	// ErrQuota means that the message's entry has no room for it; nothing was stored. It comes

@@ -15,6 +15,13 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// What message.Arrival.Because says of a message that has come.
+const (
+	isWanted      = ""
+	isCancelled   = "cancelled"
+	isRescheduled = "rescheduled"
+)
+
 // parkedFrom waits until the intake has parked so many messages.
 func (b *bench) parkedFrom(t *testing.T, n int) {
 	t.Helper()
@@ -212,12 +219,12 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 	}
 	for name, journey := range map[string]message.Journey{"of a tier": {Published: published}, "of a foreign client": {}} {
 		arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: journey})
-		if err != nil || arrival.Fate != message.DropCancelled {
+		if err != nil || arrival.Because() != isCancelled {
 			t.Errorf("a copy %s: got %+v, %v; want it dropped", name, arrival, err)
 		}
 	}
 	later := message.Journey{Published: time.Now().Add(time.Minute)}
-	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: later}); err != nil || arrival.Fate != message.Deliver {
+	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: later}); err != nil || arrival.Because() != isWanted {
 		t.Errorf("a message that was published after the cancellation: got %+v, %v", arrival, err)
 	}
 	waitUntil(t, published.Add(3*time.Second))
@@ -226,7 +233,7 @@ func TestCopyFromElsewhereIsDropped(t *testing.T) {
 		t.Errorf("the tombstone goes at %v, and at %v after another cancellation", change.Until, again.Until)
 	}
 	between := message.Journey{Published: published.Add(7 * time.Second)} // by a clock that is ahead by as much as it may
-	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: between}); err != nil || arrival.Fate != message.DropCancelled {
+	if arrival, err := b.park.Arrive(t.Context(), &message.Message{ID: "m", Journey: between}); err != nil || arrival.Because() != isCancelled {
 		t.Errorf("a message that was published before the second cancellation: got %+v, %v", arrival, err)
 	}
 	recorded := b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Cancel(t.Context(), "never seen"))
@@ -388,7 +395,7 @@ func TestParkedAgainIsKnownByItsContent(t *testing.T) {
 		m := message.Message{ID: name, RoutingKey: "order.unpaid", Body: []byte("one"), Headers: inTier.Headers}
 		due := b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), name, message.After(time.Hour))).Due
 		inTier.ID, inTier.RoutingKey, inTier.Body = m.ID, m.RoutingKey, m.Body
-		if arrival, err := b.park.Arrive(t.Context(), &inTier); err != nil || arrival.Fate != message.DropRescheduled {
+		if arrival, err := b.park.Arrive(t.Context(), &inTier); err != nil || arrival.Because() != isRescheduled {
 			t.Fatalf("%s: before its new due time: %+v, %v", name, arrival, err)
 		}
 		park := func(body string, want message.Parking) {
@@ -415,7 +422,7 @@ func TestDeliveredOutOfATierIsKnownByItsContent(t *testing.T) {
 	m := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte("one")}
 	inTier := m
 	inTier.Journey = message.Journey{Published: published, Due: published.Add(time.Second), Path: message.Path("tier 1s")}
-	if arrival, err := park.Arrive(t.Context(), &inTier); err != nil || arrival.Fate != message.Deliver {
+	if arrival, err := park.Arrive(t.Context(), &inTier); err != nil || arrival.Because() != isWanted {
 		t.Fatalf("got %+v, %v", arrival, err)
 	}
 	for body, want := range map[string]message.Parking{"one": message.ParkedBefore, "two": message.Conflict} {
@@ -434,7 +441,7 @@ func TestDeliveredFromAClockThatIsAhead(t *testing.T) {
 	m := message.Message{ID: "m", RoutingKey: "order.unpaid"}
 	came := m
 	came.Journey = message.Journey{Published: time.Now().Add(10 * time.Minute), Due: time.Now().Add(10 * time.Minute), Path: message.PathDirect}
-	if arrival, err := b.park.Arrive(t.Context(), &came); err != nil || arrival.Fate != message.Deliver {
+	if arrival, err := b.park.Arrive(t.Context(), &came); err != nil || arrival.Because() != isWanted {
 		t.Fatalf("got %+v, %v", arrival, err)
 	}
 	if got, err := b.park.Park(t.Context(), &m, message.After(time.Hour)); err != nil || got.Parking != message.Parked {
@@ -475,7 +482,7 @@ func TestDeliveredByAClockThatIsSetBack(t *testing.T) {
 	m := message.Message{ID: "m", RoutingKey: "order.unpaid"}
 	came := m
 	came.Journey = message.Journey{Published: time.Now().Add(time.Minute), Due: time.Now().Add(time.Minute), Path: message.PathDirect}
-	if arrival, err := before.Arrive(t.Context(), &came); err != nil || arrival.Fate != message.Deliver {
+	if arrival, err := before.Arrive(t.Context(), &came); err != nil || arrival.Because() != isWanted {
 		t.Fatalf("got %+v, %v", arrival, err)
 	}
 	if err := errors.Join(replica.Replicate(t.Context(), primary), primary.FailOver(t.Context())); err != nil {
@@ -502,24 +509,24 @@ func TestAnotherMessageInATierIsNoOldCopy(t *testing.T) {
 		m.Headers, m.Journey = nil, message.Journey{Published: published, Due: published.Add(time.Hour), Path: message.Path("tier 1h")}
 		return m
 	}
-	arrives := func(m *message.Message, want message.Fate) {
+	arrives := func(m *message.Message, want string) {
 		t.Helper()
-		if arrival, err := b.park.Arrive(t.Context(), m); err != nil || arrival.Fate != want {
-			t.Errorf("%s of version %d: got %+v, %v; want %s", m.Body, m.Journey.Version, arrival, err, want)
+		if arrival, err := b.park.Arrive(t.Context(), m); err != nil || arrival.Because() != want {
+			t.Errorf("%s of version %d: got %+v, %v; want %q", m.Body, m.Journey.Version, arrival, err, want)
 		}
 	}
 	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
-	arrives(inTier("one", 0), message.DropRescheduled)
+	arrives(inTier("one", 0), isRescheduled)
 	entry, _, err := lookUp(b.park.Get(t.Context(), "m"))
 	if err != nil || entry.Version == 0 {
 		t.Fatalf("got %+v, %v; want another version", entry, err)
 	}
-	arrives(inTier("two", 0), message.Deliver)
-	arrives(ofProducer(), message.Deliver)
-	arrives(inTier("one", entry.Version), message.Deliver)
-	arrives(inTier("two", 0), message.Deliver)
-	arrives(ofProducer(), message.Deliver)
-	arrives(inTier("one", 0), message.DropRescheduled)
+	arrives(inTier("two", 0), isWanted)
+	arrives(ofProducer(), isWanted)
+	arrives(inTier("one", entry.Version), isWanted)
+	arrives(inTier("two", 0), isWanted)
+	arrives(ofProducer(), isWanted)
+	arrives(inTier("one", 0), isRescheduled)
 }
 
 // Nor are those that Go producers published at the same millisecond.
@@ -527,19 +534,19 @@ func TestAnotherMessageOfTheMillisecondIsNoOldCopy(t *testing.T) {
 	t.Parallel()
 	b := newBenchAt(t, short(), servertest.ForTest(t))
 	published := time.Now().Add(-time.Second)
-	arrives := func(body string, want message.Fate) {
+	arrives := func(body string, want string) {
 		t.Helper()
 		m := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte(body), Journey: message.Journey{
 			Published: published, Due: published.Add(time.Second), Path: message.Path("tier 1s"),
 		}}
-		if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Fate != want {
-			t.Errorf("%s: got %+v, %v; want %s", body, arrival, err, want)
+		if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Because() != want {
+			t.Errorf("%s: got %+v, %v; want %q", body, arrival, err, want)
 		}
 	}
 	b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
-	arrives("one", message.DropRescheduled)
-	arrives("two", message.Deliver)
-	arrives("one", message.DropRescheduled)
+	arrives("one", isRescheduled)
+	arrives("two", isWanted)
+	arrives("one", isRescheduled)
 }
 
 // A copy whose delay is longer than the time since the message was delivered was published
@@ -550,27 +557,27 @@ func TestOldCopyOfATierIsTold(t *testing.T) {
 	for _, c := range []struct {
 		published string // in the past
 		delay     time.Duration
-		want      message.Fate
+		want      string
 	}{
-		{"an hour ago", time.Hour, message.DropRescheduled},
-		{"just now", 0, message.Deliver},
+		{"an hour ago", time.Hour, isRescheduled},
+		{"just now", 0, isWanted},
 	} {
-		arrives := func(version int, want message.Fate) {
+		arrives := func(version int, want string) {
 			t.Helper()
 			m := message.Message{ID: c.published, RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": c.delay.Milliseconds()}, Journey: message.Journey{Version: version}}
-			if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Fate != want {
-				t.Errorf("published %s, version %d: got %+v, %v; want %s", c.published, version, arrival, err, want)
+			if arrival, err := b.park.Arrive(t.Context(), &m); err != nil || arrival.Because() != want {
+				t.Errorf("published %s, version %d: got %+v, %v; want %q", c.published, version, arrival, err, want)
 			}
 		}
 		b.changed(t, redisbridge.OutcomeRecorded, 1)(b.park.Reschedule(t.Context(), c.published, message.After(time.Hour)))
-		arrives(0, message.DropRescheduled) // before its new due time
+		arrives(0, isRescheduled) // before its new due time
 		entry, _, err := lookUp(b.park.Get(t.Context(), c.published))
 		if err != nil || entry.Version == 0 {
 			t.Fatalf("got %+v, %v; want another version", entry, err)
 		}
-		arrives(entry.Version, message.Deliver) // the message itself
+		arrives(entry.Version, isWanted) // the message itself
 		arrives(0, c.want)
-		arrives(entry.Version+1, message.Deliver) // Redis must have lost that
+		arrives(entry.Version+1, isWanted) // Redis must have lost that
 	}
 }
 

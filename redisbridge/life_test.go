@@ -88,7 +88,7 @@ func (d *desk) take(ctx context.Context, t *testing.T, delivery *amqp.Delivery) 
 		t.Errorf("%s: %v", m.ID, err)
 	}
 	d.mu.Lock()
-	if arrival.Fate == message.Deliver {
+	if arrival.Because() == isWanted {
 		d.handled[m.ID] = append(d.handled[m.ID], time.Now())
 		d.dues[m.ID] = m.Journey.Due
 	} else {
@@ -475,7 +475,7 @@ func TestHandledInOneQueueComesToTheOther(t *testing.T) {
 	due := b.parkOne(t, "m", message.After(300*time.Millisecond)) // no lane is so short
 	until(t, "it is handled, again and again", func() bool { return len(desk.times("m")) > 2 })
 	e := b.lookUp(t, "m")
-	if e.State != redisbridge.StateDelivered || !e.Due.Equal(due) || e.Path != message.PathParkedReady {
+	if e.State != redisbridge.StateDelivered || !e.Due.Equal(due) || e.Path != wire.ReadyPath {
 		t.Errorf("looked up: %+v", e)
 	}
 	b.changed(t, redisbridge.OutcomeDelivered, 1)(b.park.Cancel(t.Context(), "m"))
@@ -492,7 +492,7 @@ func TestHandledInOneQueueComesToTheOther(t *testing.T) {
 	})
 	reportWhen(t, b.park, "it is settled", func(r redisbridge.BridgeStats) bool { return r.Settled == 1 })
 	all, err := b.park.GetAll(t.Context(), "m")
-	if err != nil || len(all) != 2 || all[0].State != redisbridge.StateDelivered || all[0].Path != message.PathParkedReady {
+	if err != nil || len(all) != 2 || all[0].State != redisbridge.StateDelivered || all[0].Path != wire.ReadyPath {
 		t.Errorf("looked up: %+v, %v; want that it stays delivered", all, err)
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
+	"github.com/delaybridge/delaybridge/topology"
 )
 
-// State says where a message is, as far as Redis knows.
+// State says where a message is, as far as Redis knows; empty where it knows nothing.
 type State string
 
 // The states.
@@ -77,6 +78,8 @@ type MessageState struct {
 	// Unreadable says why Message could not be read, or is nil. The message will be put
 	// into quarantine when it is promoted.
 	Unreadable error
+
+	topology *topology.Topology // names its lane
 }
 
 // Get returns what Redis knows of the first message with an ID. The error wraps ErrNotFound
@@ -114,7 +117,7 @@ func (p *Park) GetAll(ctx context.Context, id string) ([]MessageState, error) {
 func (p *Park) stateOf(f *store.Found) MessageState {
 	e := MessageState{
 		ID: f.ID, Shard: f.Shard, Version: f.Version(), Bytes: f.Bytes,
-		Due: store.InstantOf(f.Due()), Published: store.InstantOf(f.Published()),
+		Due: store.InstantOf(f.Due()), Published: store.InstantOf(f.Published()), topology: p.config.Topology,
 	}
 	changed := store.InstantOf(f.ParkedAt())
 	switch f.State() {
@@ -134,7 +137,7 @@ func (p *Park) stateOf(f *store.Found) MessageState {
 		e.Rescheduled = changed
 	}
 	e.Lane = time.Duration(f.Lead(f.PromoteAt, p.config.Topology.Leads())) * time.Millisecond
-	e.Path = message.PathParkedReady
+	e.Path = wire.ReadyPath
 	if e.Lane > 0 {
 		e.Path = message.Path(wire.LanePath(wire.TTLName(e.Lane)))
 	}

@@ -77,7 +77,7 @@ func TestLook(t *testing.T) {
 	}
 
 	b.parkOne(t, "soon", message.After(900*time.Millisecond))
-	if e := b.lookUp(t, "soon"); e.Lane != 0 || e.Path != message.PathParkedReady {
+	if e := b.lookUp(t, "soon"); e.Lane != 0 || e.Path != wire.ReadyPath {
 		t.Errorf("shorter than every tier: got %+v", e)
 	}
 	if _, known, err := lookUp(b.park.Get(t.Context(), "never was")); known || err != nil {
@@ -122,7 +122,7 @@ func TestLookFollowsAMessage(t *testing.T) {
 	}
 	b.lookUntil(t, "o-1", redisbridge.StateDue)
 	arrived := b.arrivals.await(t, 1, patience)["o-1"][0].Message
-	if a, err := b.park.Arrive(t.Context(), &arrived); err != nil || a.Fate != message.Deliver {
+	if a, err := b.park.Arrive(t.Context(), &arrived); err != nil || a.Because() != isWanted {
 		t.Fatalf("arrive: got %+v, %v", a, err)
 	}
 	if e := b.lookUp(t, "o-1"); e.State != redisbridge.StateDelivered || e.Ended.Before(e.Due) || e.Path != message.Path("parked, then lane 20s") || len(e.Handled) != 0 {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/installation"
@@ -59,12 +60,6 @@ type ParkConfig struct {
 	WaitReplicas int
 }
 
-// Defaults of ParkConfig.
-const (
-	defaultRemember   = 10 * time.Minute
-	defaultTombstones = 24 * time.Hour
-)
-
 // Park puts messages into Redis, to be promoted by the bridges. It may be used
 // from many goroutines, whose messages then share round trips and flushes to
 // disk.
@@ -84,11 +79,6 @@ func (p *Park) OfEntry(name string) *Park {
 	return &of
 }
 
-// ParkDefaults returns a ParkConfig with all defaults that are values.
-func ParkDefaults() ParkConfig {
-	return ParkConfig{Remember: defaultRemember, Tombstones: defaultTombstones}
-}
-
 // NewPark checks c. It does no I/O.
 func NewPark(c ParkConfig) (*Park, error) {
 	if c.Client == nil || c.Topology == nil {
@@ -97,8 +87,8 @@ func NewPark(c ParkConfig) (*Park, error) {
 	if c.Window < 0 || c.Remember < 0 || c.Tombstones < 0 || c.WaitReplicas < 0 {
 		return nil, errors.New("redisbridge: ParkConfig.Window, Remember, Tombstones and WaitReplicas must not be negative")
 	}
-	c.Remember = cmp.Or(c.Remember, defaultRemember)
-	c.Tombstones = cmp.Or(c.Tombstones, defaultTombstones)
+	c.Remember = cmp.Or(c.Remember, defaults.Remember)
+	c.Tombstones = cmp.Or(c.Tombstones, defaults.Tombstones)
 	if err := checkQuotas(c.Quotas); err != nil {
 		return nil, err
 	}

@@ -179,7 +179,7 @@ func TestReshardMovesEveryKindOfRecord(t *testing.T) {
 	b.lookUntil(t, "in its lane", redisbridge.StateInLane)
 	b.parkOne(t, add("delivered"), message.After(600*time.Millisecond))
 	m := b.arrivals.awaitID(t, "delivered").Message
-	if a, err := b.park.Arrive(t.Context(), &m); err != nil || a.Fate != message.Deliver {
+	if a, err := b.park.Arrive(t.Context(), &m); err != nil || a.Because() != isWanted {
 		t.Fatalf("arrive: %+v, %v", a, err)
 	}
 	if err := b.park.Handled(t.Context(), &m, message.Handling{Queue: "q", At: time.Now(), Outcome: "delayed"}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -24,7 +25,7 @@ func TestObserveEachStep(t *testing.T) {
 			steps.note(step, id, fmt.Sprintf("%v %q held %v", step, path, held))
 		}
 	})
-	lane, ready := message.Path("parked, then lane 1s"), message.PathParkedReady
+	lane, ready := message.Path("parked, then lane 1s"), message.Path(wire.ReadyPath)
 	b.parkOne(t, "by lane", message.After(1200*time.Millisecond))
 	b.parkOne(t, "to ready", message.After(300*time.Millisecond))
 	for range 2 {

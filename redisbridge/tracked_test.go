@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -69,7 +70,7 @@ func TestNoDelayThroughATrackedEntry(t *testing.T) {
 		"none": nil, "zero": {"x-delay": int64(0)}, "negative": {"x-delay": int64(-1)}, "past": {"x-deliver-at": int64(1)},
 	} {
 		b.publishEntry(t, amqp.Publishing{MessageId: id, Headers: headers})
-		if got := b.arrivals.awaitID(t, id); got.Journey.Path != message.PathDirect && got.Journey.Path != message.PathParkedReady {
+		if got := b.arrivals.awaitID(t, id); got.Journey.Path != message.PathDirect && got.Journey.Path != wire.ReadyPath {
 			t.Errorf("%s: came by %q", id, got.Journey.Path)
 		}
 	}
@@ -94,7 +95,16 @@ func (b *bench) parkedThere(t *testing.T, id string) {
 
 func (b *bench) messagesIn(t *testing.T, queue string) int {
 	t.Helper()
-	q, err := b.channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
+	conn, err := amqp.Dial(b.AMQPURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // a test may ask again and again
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,15 +177,45 @@ func (m *Management) get(ctx context.Context, what string, into any) error {
 	return m.Get(ctx, what+"/{vhost}", into)
 }
 
-// Get reads what the API shows at path, such as policies/{vhost}, into a value
+// Queues reads some columns, with commas between them, of the queues whose names match a regular
+// expression, into a slice as for [Management.Get], however many other queues there are.
+func (m *Management) Queues(ctx context.Context, names, columns string, into any) error {
+	const most = 500 // queues in a page; the API allows no more
+	var all []json.RawMessage
+	for page, pages := 1, 1; page <= pages; page++ {
+		var answer struct {
+			Pages int               `json:"page_count"`
+			Items []json.RawMessage `json:"items"`
+		}
+		query := url.Values{
+			"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(most)}, "columns": {columns},
+			"use_regex": {"true"}, "name": {names},
+		}
+		if err := m.Get(ctx, "queues/{vhost}?"+query.Encode(), &answer); err != nil {
+			return err
+		}
+		pages = answer.Pages
+		all = append(all, answer.Items...)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return decode(bytes.NewReader(text), into)
+}
+
+// decode leaves numbers as they are written: as a float64, a large one would not be.
+func decode(from io.Reader, into any) error {
+	decoder := json.NewDecoder(from)
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}
+
+// Get reads what the API shows at path, such as policies/{vhost}?columns=name, into a value
 // for [json.Unmarshal]; {vhost} stands for the virtual host. Errors wrap
 // ErrUnreachable, or ErrConfiguration where the user is refused or there is no
 // such path.
 func (m *Management) Get(ctx context.Context, path string, into any) error {
-	return m.query(ctx, path, nil, into)
-}
-
-func (m *Management) query(ctx context.Context, path string, query url.Values, into any) error {
 	e, err := parseManagement(m.rawURL)
 	if err != nil {
 		return err
@@ -193,8 +224,9 @@ func (m *Management) query(ctx context.Context, path string, query url.Values, i
 	if err != nil {
 		return err
 	}
+	path, query, _ := strings.Cut(path, "?")
 	at := e.base.JoinPath("api", strings.ReplaceAll(path, "{vhost}", url.PathEscape(m.vhost)))
-	at.RawQuery = query.Encode()
+	at.RawQuery = query
 	address := at.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -220,10 +252,7 @@ func (m *Management) query(ctx context.Context, path string, query url.Values, i
 	if err := m.refused(address, e.user.Username(), response, body); err != nil {
 		return err
 	}
-	// Numbers stay as they are written: as a float64, a large one would not.
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	if err := decoder.Decode(into); err != nil {
+	if err := decode(bytes.NewReader(body), into); err != nil {
 		return fmt.Errorf("%w: %s answered, but not as RabbitMQ's management API does: %w", ErrConfiguration, address, err)
 	}
 	return nil

@@ -16,8 +16,8 @@ const overrideColumns = "name,arguments,policy,operator_policy,effective_policy_
 // dropped, or are refused. It is a part of [Topology.Verify], and asks for these queues
 // alone, however many others there are. What it goes by is up to ten seconds old.
 func (t *Topology) Overrides(ctx context.Context, m *Management) ([]Drift, error) {
-	queues, err := pagesOf[brokerQueue](ctx, m, `^`+regexp.QuoteMeta(t.prefix)+`\.`, overrideColumns)
-	if err != nil {
+	var queues []brokerQueue
+	if err := m.Queues(ctx, `^`+regexp.QuoteMeta(t.prefix)+`\.`, overrideColumns, &queues); err != nil {
 		return nil, fmt.Errorf("topology: look for policies: %w", err)
 	}
 	found := map[string]brokerQueue{}

@@ -247,6 +247,14 @@ func (t *Topology) TierQueues() []Tier {
 	return queues
 }
 
+// sets names an entry of each set of tiers and lanes.
+func (t *Topology) sets() []string {
+	if len(t.entries) == 0 {
+		return []string{""}
+	}
+	return []string{"", t.entries[0].Name} // they share one
+}
+
 // Tier returns the tier whose TTL is exactly delay.
 func (t *Topology) Tier(delay time.Duration) (Tier, bool) {
 	i, ok := slices.BinarySearchFunc(t.tiers, delay, func(tier Tier, d time.Duration) int {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
@@ -32,15 +33,15 @@ and whenever one is deleted. A user without the configure permission needs
 	service.supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
-	durationFlag(flags, &c.Lease, "lease", redisbridge.Defaults().Lease, "how long a silent bridge keeps its shards")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", redisbridge.Defaults().MaxInFlight, "messages per shard that may be claimed and not yet settled")
-	durationFlag(flags, &c.DrainTimeout, "drain-timeout", redisbridge.Defaults().DrainTimeout, "how long to finish work in hand when stopped")
+	durationFlag(flags, &c.Lease, "lease", defaults.Lease, "how long a silent bridge keeps its shards")
+	flags.IntVar(&c.MaxInFlight, "max-in-flight", defaults.MaxInFlight, "messages per shard that may be claimed and not yet settled")
+	durationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.BridgeDrainTimeout, "how long to finish work in hand when stopped")
 	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
 	durationFlag(flags, &c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
 	flags.IntVar(&c.KeepUnrouted, "keep-unrouted", 0, "messages that the unrouted queue keeps; the oldest of more are removed, each with a line in the log; 0 keeps all")
 	flags.IntVar(&c.KeepQuarantine, "keep-quarantine", 0, "the same for the quarantine queue")
 	var showEvery time.Duration
-	durationFlag(flags, &showEvery, "show-every", redisbridge.Defaults().ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
+	durationFlag(flags, &showEvery, "show-every", defaults.ShowEvery, "how often to renew what the management UI shows of Redis; 0 is never")
 	a.fromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.settings.config()

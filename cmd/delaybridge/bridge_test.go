@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -182,11 +183,11 @@ func TestTakeOverWaitsForTheLeaseAlone(t *testing.T) {
 		if score, err := in.redis.ZScore(t.Context(), "{"+in.prefix+"}:bridges", last[shard]["owner"]).Result(); err != nil || score == 0 {
 			t.Errorf("the shard was taken over only once the dead bridge was out of the register (%v)", err)
 		}
-		taken := leaseEnd(next[shard]).Add(-redisbridge.Defaults().Lease) // or a renewal soon after
+		taken := leaseEnd(next[shard]).Add(-defaults.Lease) // or a renewal soon after
 		after := taken.Sub(leaseEnd(last[shard]))
 		t.Logf("shard %d was taken over %v after the lease was over", shard, after)
-		if after < 0 || after > redisbridge.Defaults().Lease {
-			t.Errorf("shard %d was taken over %v after the dead bridge's lease was over, want within a lease of %v", shard, after, redisbridge.Defaults().Lease)
+		if after < 0 || after > defaults.Lease {
+			t.Errorf("shard %d was taken over %v after the dead bridge's lease was over, want within a lease of %v", shard, after, defaults.Lease)
 		}
 	}
 	arrived := map[string]bool{}

@@ -15,6 +15,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/metrics"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -72,17 +73,17 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
 	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
-	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", consumer.Defaults().Prefetch))
-	durationFlag(flags, &c.ConsumerTimeout, "consumer-timeout", consumer.Defaults().ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
+	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", defaults.Prefetch))
+	durationFlag(flags, &c.ConsumerTimeout, "consumer-timeout", defaults.ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
 	flags.BoolVar(&c.WaitForTopology, "wait-for-topology", false, "wait for the topology, and for a queue that is not declared here, where otherwise a first start fails")
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
 	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
-	flags.IntVar(&c.Retry.Attempts, "max-attempts", consumer.Defaults().Retry.Attempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.Retry{}.Held().Attempts))
-	durationFlag(flags, &c.Retry.Base, "retry-base", consumer.Defaults().Retry.Base, "how long to wait before the second attempt")
-	flags.Float64Var(&c.Retry.Factor, "retry-factor", consumer.Defaults().Retry.Factor, "by what the pause grows from attempt to attempt")
-	durationFlag(flags, &c.Retry.Cap, "retry-cap", consumer.Defaults().Retry.Cap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
-	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", consumer.Defaults().Retry.Jitter, "the share of a pause that is left to chance, up to 1")
-	durationFlag(flags, &c.DrainTimeout, "drain-timeout", consumer.Defaults().DrainTimeout, "how long to finish the message in hand when stopped")
+	flags.IntVar(&c.Retry.Attempts, "max-attempts", defaults.RetryAttempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.Retry{}.Held().Attempts))
+	durationFlag(flags, &c.Retry.Base, "retry-base", defaults.RetryBase, "how long to wait before the second attempt")
+	flags.Float64Var(&c.Retry.Factor, "retry-factor", defaults.RetryFactor, "by what the pause grows from attempt to attempt")
+	durationFlag(flags, &c.Retry.Cap, "retry-cap", defaults.RetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
+	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", defaults.RetryJitter, "the share of a pause that is left to chance, up to 1")
+	durationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.ConsumerDrainTimeout, "how long to finish the message in hand when stopped")
 	format := outputFlag(cmd, formatTable, formatJSONL)
 	a.fromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

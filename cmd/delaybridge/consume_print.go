@@ -26,7 +26,7 @@ type consumedMessage struct {
 	LatenessMS *int64       `json:"lateness_ms,omitempty"` // absent where the due time is unknown
 	Outcome    string       `json:"outcome"`
 	Attempts   int          `json:"attempts"`
-	Because    message.Fate `json:"because,omitempty"` // of a dropped one: cancelled or rescheduled
+	Because    string       `json:"because,omitempty"` // of a dropped one: cancelled or rescheduled
 	At         *time.Time   `json:"at,omitempty"`      // when it was cancelled, or is due now
 	Error      string       `json:"error,omitempty"`
 	Body       *string      `json:"body,omitempty"`        // where it is UTF-8
@@ -104,7 +104,7 @@ func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	m := &consumedMessage{
 		ID: o.Message.ID, RoutingKey: o.Message.RoutingKey, Path: o.Message.Journey.Path,
 		Published: instant(o.Message.Journey.Published), Due: instant(o.Message.Journey.Due),
-		Outcome: string(o.Outcome), Attempts: o.Attempts, Because: o.Arrival.Fate, At: instant(o.Arrival.At),
+		Outcome: string(o.Outcome), Attempts: o.Attempts, Because: o.Arrival.Because(), At: instant(o.Arrival.At),
 	}
 	if m.Due != nil {
 		ms := floorMS(o.Lateness)
@@ -166,9 +166,9 @@ func (m *consumedMessage) lateness() string {
 func (m *consumedMessage) outcome() string {
 	switch {
 	case m.At == nil:
-	case m.Because == message.DropCancelled:
+	case m.Because == "cancelled":
 		return m.Outcome + ": cancelled at " + instantText(*m.At)
-	case m.Because == message.DropRescheduled:
+	case m.Because == "rescheduled":
 		return m.Outcome + ": rescheduled, due " + instantText(*m.At)
 	}
 	if m.Error != "" {

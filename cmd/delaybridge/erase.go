@@ -14,7 +14,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
-	"github.com/delaybridge/delaybridge/message"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -47,8 +47,8 @@ was removed from there.`,
 				return errors.New("name at least one ID")
 			}
 			for _, id := range ids {
-				if id == "" || len(id) > message.MaxIDBytes {
-					return fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), message.MaxIDBytes)
+				if id == "" || len(id) > wire.MaxIDBytes {
+					return fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), wire.MaxIDBytes)
 				}
 			}
 			return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 func newGetCommand(a *app) *cobra.Command {
@@ -46,7 +46,7 @@ code is 1 if one of them is unknown.`,
 					return err
 				}
 			}
-			return a.get(cmd.Context(), *format, args, park, c.Topology)
+			return a.get(cmd.Context(), *format, args, park)
 		})
 	}
 	return cmd
@@ -67,7 +67,7 @@ func idsOfGroup(ctx context.Context, park *redisbridge.Park, group string) ([]st
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-func (a *app) get(ctx context.Context, format string, ids []string, park *redisbridge.Park, t *topology.Topology) error {
+func (a *app) get(ctx context.Context, format string, ids []string, park *redisbridge.Park) error {
 	out := &stream{out: a.out, format: format}
 	asked, unknown := 0, 0
 	var lost, failed error
@@ -82,11 +82,11 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 		asked++
 		if len(all) == 0 {
 			unknown++
-			m := redisbridge.DescribeUnknown(id)
+			m := &redisbridge.MessageState{ID: id}
 			return out.add(m, tableOf(m))
 		}
 		for i := range all {
-			if m := all[i].Describe(id, t); !out.add(m, tableOf(m)) {
+			if !out.add(&all[i], tableOf(&all[i])) {
 				return false
 			}
 		}
@@ -108,7 +108,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 }
 
 // tableOf is a block of lines.
-func tableOf(m *redisbridge.Description) string {
+func tableOf(m *redisbridge.MessageState) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
@@ -117,11 +117,11 @@ func tableOf(m *redisbridge.Description) string {
 		}
 	}
 	line("ID", m.ID)
-	if m.Messages > 0 {
+	if m.Messages > 1 {
 		line("MESSAGES", fmt.Sprintf("%d with this ID", m.Messages))
 	}
-	line("STATE", string(m.State))
-	line("WHERE", m.Where)
+	line("STATE", cmp.Or(string(m.State), "unknown"))
+	line("WHERE", m.Where())
 	if !m.Due.IsZero() {
 		line("DUE", instantText(m.Due))
 	}
@@ -129,16 +129,18 @@ func tableOf(m *redisbridge.Description) string {
 	if !m.PromoteAt.IsZero() {
 		line("PROMOTED AT", instantText(m.PromoteAt))
 	}
-	if m.Key != nil {
-		line("KEY", *m.Key)
-		line("ENTRY", m.Entry)
-		line("BODY", strings.TrimSpace(fmt.Sprintf("%d bytes %s", *m.BodyBytes, m.ContentType)))
+	if m.HasMessage() {
+		line("KEY", m.Message.RoutingKey)
+		line("ENTRY", m.Message.Entry)
+		line("BODY", strings.TrimSpace(fmt.Sprintf("%d bytes %s", len(m.Message.Body), m.Message.ContentType)))
 	}
-	if m.Attempts != nil {
-		line("ATTEMPTS", strconv.Itoa(*m.Attempts))
+	if attempts, known := m.Attempts(); known {
+		line("ATTEMPTS", strconv.Itoa(attempts))
 	}
-	line("ERROR", m.Error)
-	for i, event := range m.History {
+	if m.Unreadable != nil {
+		line("ERROR", m.Unreadable.Error())
+	}
+	for i, event := range m.History() {
 		name := ""
 		if i == 0 {
 			name = "HISTORY"

@@ -86,7 +86,9 @@ func prints() map[string]func(a *app, format, text string) error {
 	return map[string]func(a *app, format, text string) error{
 		"get": func(a *app, format, text string) error {
 			out := &stream{out: a.out, format: format}
-			m := of[redisbridge.Description](text)
+			m := of[redisbridge.MessageState](text)
+			out.add(m, tableOf(&m))
+			m.Unreadable = nil // shows the rest
 			out.add(m, tableOf(&m))
 			return out.close()
 		},

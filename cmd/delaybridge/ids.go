@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
-	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -38,8 +37,8 @@ func idsArgs(a *app) cobra.PositionalArgs {
 			return errors.New("- stands for standard input, and cannot be one of several IDs")
 		}
 		for _, id := range args {
-			if id == "" || len(id) > message.MaxIDBytes {
-				return fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), message.MaxIDBytes)
+			if id == "" || len(id) > wire.MaxIDBytes {
+				return fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), wire.MaxIDBytes)
 			}
 		}
 		return nil

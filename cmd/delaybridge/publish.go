@@ -162,14 +162,14 @@ func (f *publishFlags) readBody(stdin io.Reader) ([]byte, error) {
 	case f.body != "":
 		return nil, errors.New("--body and --body-file exclude each other")
 	case f.bodyFile == "-":
-		return io.ReadAll(io.LimitReader(stdin, message.MaxBodyBytes+1))
+		return io.ReadAll(io.LimitReader(stdin, wire.MaxBodyBytes+1))
 	}
 	file, err := os.Open(f.bodyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--body-file: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	return io.ReadAll(io.LimitReader(file, message.MaxBodyBytes+1))
+	return io.ReadAll(io.LimitReader(file, wire.MaxBodyBytes+1))
 }
 
 // parseWhen reads a delay or an instant, at most one of which is given. The

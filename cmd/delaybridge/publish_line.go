@@ -18,7 +18,7 @@ import (
 )
 
 // maxLineBytes has room for the largest body, written with JSON's escapes.
-const maxLineBytes = 4 * message.MaxBodyBytes
+const maxLineBytes = 4 * wire.MaxBodyBytes
 
 // publication is one message on its way to a server.
 type publication struct {

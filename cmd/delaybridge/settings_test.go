@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -308,7 +309,7 @@ func TestDefaultsAreTheTopologys(t *testing.T) {
 	if got := c.Topology; got.Prefix() != want.Prefix() || got.Shards() != want.Shards() || len(got.Leads()) != len(want.Leads()) || len(got.Tiers()) != len(want.Tiers()) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c.ConnectTimeout != 15*time.Second || c.DedupeWindow != 0 || c.Remember != redisbridge.ParkDefaults().Remember {
+	if c.ConnectTimeout != 15*time.Second || c.DedupeWindow != 0 || c.Remember != defaults.Remember {
 		t.Errorf("connect timeout %v, dedupe window %v, remember %v", c.ConnectTimeout, c.DedupeWindow, c.Remember)
 	}
 }

@@ -55,9 +55,9 @@ or RabbitMQ is unreachable.`,
 
 // statistics are what `stats` prints.
 type statistics struct {
-	At     time.Time    `json:"at"`
-	Redis  *redisStats  `json:"redis"`
-	Broker *brokerStats `json:"broker"`
+	At       time.Time    `json:"at"`
+	Redis    *redisStats  `json:"redis"`
+	RabbitMQ *brokerStats `json:"rabbitmq"`
 }
 
 // redisStats are by Redis' clock.
@@ -65,7 +65,7 @@ type redisStats struct {
 	NextDue    time.Time    `json:"next_due,omitzero"`
 	OldestLate time.Time    `json:"oldest_late,omitzero"`
 	Parked     int          `json:"parked"`
-	ByLane     []laneCount  `json:"parked_by_lane"`
+	ByLane     []queueStats `json:"parked_by_lane"`
 	Promoting  int          `json:"promoting"`
 	InLane     int          `json:"in_lane"`
 	Due        int          `json:"due"`
@@ -75,11 +75,6 @@ type redisStats struct {
 	Entries    []entryStats `json:"entries"`
 	Shards     []shardStats `json:"shards"`
 	Bridges    []string     `json:"bridges"`
-}
-
-type laneCount struct {
-	Lane     string `json:"lane"` // empty: straight to the ready exchange
-	Messages int    `json:"messages"`
 }
 
 // entryStats are what Redis stores of an entry, by running counts, and its quota.
@@ -110,7 +105,7 @@ type brokerStats struct {
 }
 
 type queueStats struct {
-	TTL      string `json:"ttl"`
+	TTL      string `json:"ttl"` // empty: straight to the ready exchange
 	Messages int    `json:"messages"`
 }
 
@@ -159,12 +154,12 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 	}
 	shown.describe("counting in RabbitMQ")
 	var brokerErr error
-	s.Broker, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return a.brokerStats(ctx, c) })
+	s.RabbitMQ, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return a.brokerStats(ctx, c) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	shown.clear()
-	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.Broker == nil {
+	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.RabbitMQ == nil {
 		return err
 	}
 	return errors.Join(a.printStats(format, s), redisErr, brokerErr)
@@ -230,7 +225,7 @@ func byTTL(counts map[time.Duration]int) []queueStats {
 }
 
 func newRedisStats(c redisbridge.Stats, quotas map[string]redisbridge.Quota) *redisStats {
-	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: []string{}, ByLane: []laneCount{}}
+	s := &redisStats{NextDue: c.NextDue.UTC(), OldestLate: c.OldestLate.UTC(), Bridges: []string{}, ByLane: []queueStats{}}
 	lanes := map[time.Duration]int{}
 	refused := map[string]int64{}
 	for _, b := range c.Bridges {
@@ -255,7 +250,7 @@ func newRedisStats(c redisbridge.Stats, quotas map[string]redisbridge.Quota) *re
 		s.Shards = append(s.Shards, shardStats{shard.Shard, shard.Owner, parked})
 	}
 	for _, lane := range slices.Sorted(maps.Keys(lanes)) {
-		s.ByLane = append(s.ByLane, laneCount{wire.TTLName(lane), lanes[lane]})
+		s.ByLane = append(s.ByLane, queueStats{wire.TTLName(lane), lanes[lane]})
 	}
 	return s
 }
@@ -311,8 +306,8 @@ func (a *app) printStats(format string, s statistics) error {
 	if r := s.Redis; r != nil {
 		line("parked", r.Parked)
 		for _, lane := range r.ByLane {
-			to := "  for lane " + lane.Lane
-			if lane.Lane == "" {
+			to := "  for lane " + lane.TTL
+			if lane.TTL == "" {
 				to = "  for ready, when due"
 			}
 			line(to, lane.Messages)
@@ -327,7 +322,7 @@ func (a *app) printStats(format string, s statistics) error {
 			line("stored of entry "+cmp.Or(e.Entry, "(default)"), e.row())
 		}
 	}
-	if b := s.Broker; b != nil {
+	if b := s.RabbitMQ; b != nil {
 		for _, q := range b.Tiers {
 			line("tier "+q.TTL, q.Messages)
 		}

@@ -23,6 +23,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/message/sampling"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -159,7 +160,7 @@ func (w *tracedWorld) consume() {
 			if m.RoutingKey == "task.retried" && m.Journey.Attempts == 0 {
 				return errors.New("not yet")
 			}
-			if m.RoutingKey == "task.rejected" && m.Journey.Path != message.PathReplay {
+			if m.RoutingKey == "task.rejected" && m.Journey.Path != wire.ReplayPath {
 				return consumer.Reject(errors.New("never"))
 			}
 			if m.RoutingKey == "task.unsampled" && trace.SpanContextFromContext(ctx).TraceID().String() != foreignTrace {

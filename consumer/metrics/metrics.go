@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func NewConsumer(registerer prometheus.Registerer, c consumer.Config) (*consumer
 			then(o)
 		}
 	}
-	c.Middleware = append(append([]consumer.Middleware(nil), c.Middleware...), m.around)
+	c.Middleware = append(slices.Clone(c.Middleware), m.around)
 	instance, err := consumer.New(c)
 	if err == nil {
 		m.instances.Add(watched{c.Queue, instance})

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -55,8 +56,8 @@ func TestLateness(t *testing.T) {
 func TestKindOfPath(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[message.Path]string{
-		message.Path("tier 30m"): "tier", message.Path("parked, then lane 1m"): "lane", message.PathParkedReady: "ready",
-		message.PathRetry: "retry", message.PathDirect: "direct", message.PathReplay: "replayed",
+		message.Path("tier 30m"): "tier", message.Path("parked, then lane 1m"): "lane", wire.ReadyPath: "ready",
+		wire.RetryPath: "retry", message.PathDirect: "direct", wire.ReplayPath: "replayed",
 		"": other, "tier": "tier", "whatever a client says": other, "parked, then lunch": other,
 	} {
 		if got := kindOf(path); got != want {

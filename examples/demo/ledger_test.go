@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -29,7 +30,7 @@ func TestLedgerTellsInOrderAndKnowsTheEnd(t *testing.T) {
 	}
 	on := delivered{at: time.Now(), outcome: orders.OutcomeClosed}
 
-	l.wasPromoted("o-01", message.PathParkedReady) // before its publisher has the answer
+	l.wasPromoted("o-01", wire.ReadyPath) // before its publisher has the answer
 	l.wasDelivered("o-01", on)
 	l.wasPlaced(customers[0], time.Now(), message.PathParked, 1)
 	l.wasPlaced(customers[1], time.Now(), message.Path("tier 1s"), 2)
@@ -48,7 +49,7 @@ func TestLedgerTellsInOrderAndKnowsTheEnd(t *testing.T) {
 	if got := fmt.Sprint(told); got != want {
 		t.Errorf("told %s\nwant %s", got, want)
 	}
-	if path := l.picture().rows[0].path; path != message.PathParkedReady {
+	if path := l.picture().rows[0].path; path != wire.ReadyPath {
 		t.Errorf("the path is %q, want what the bridge said last", path)
 	}
 }

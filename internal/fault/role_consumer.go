@@ -48,7 +48,7 @@ func (p *player) consumer(ctx context.Context) error {
 	desk := &desk{player: p, park: park, asking: map[string][]int64{}}
 	config := consumer.Config{
 		AMQPURL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
-		Handler: p.failing(closer.Handle), Middleware: []consumer.Middleware{desk.receiving},
+		Handler: p.failing(closer.Handle), Middleware: []func(consumer.Handler) consumer.Handler{desk.receiving},
 		Arrivals: desk, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
@@ -129,15 +129,15 @@ func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	d.asking[order] = append(d.asking[order], began)
 	d.mu.Unlock()
 	arrival, err := d.park.Arrive(ctx, m)
-	if err != nil || arrival.Fate != message.Deliver {
+	if err != nil || arrival.Because() != "" {
 		d.asked(order)
 	}
 	order = d.names(order)
 	switch {
 	case err != nil:
-	case arrival.Fate == message.DropCancelled:
+	case arrival.Cancelled:
 		d.note(history.Event{Kind: history.Dropped, Order: order, Detail: history.DroppedCancelled})
-	case arrival.Fate == message.DropRescheduled:
+	case arrival.Rescheduled:
 		d.note(history.Event{Kind: history.Dropped, Order: order, Detail: history.DroppedRescheduled})
 	default:
 		d.step(stepArrived)

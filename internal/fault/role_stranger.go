@@ -85,7 +85,7 @@ func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
 	instant := []time.Time{time.Now().Add(time.Second), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 0)}[rng.IntN(3)]
 	headers := amqp.Table{
 		wire.HeaderPublished: instant.UTC().Format(wire.InstantLayout), wire.HeaderDue: instant.Add(time.Second).UTC().Format(wire.InstantLayout),
-		wire.HeaderPath: []string{string(message.PathReplay), "\x1b[31mred\u202e\n"}[rng.IntN(2)], wire.HeaderVersion: rng.Int64() >> rng.IntN(63),
+		wire.HeaderPath: []string{wire.ReplayPath, "\x1b[31mred\u202e\n"}[rng.IntN(2)], wire.HeaderVersion: rng.Int64() >> rng.IntN(63),
 		wire.HeaderUserID: "admin", wire.HeaderQueue: queue, wire.HeaderKey: closingKey, wire.HeaderAttempts: int64(4),
 		wire.HeaderError: "forged", wire.HeaderHistory: []any{"forged"},
 		"x-death": []any{amqp.Table{"queue": lane, "exchange": lane, "reason": "expired", "count": int64(0), "routing-keys": []any{closingKey}}},

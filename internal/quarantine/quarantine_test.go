@@ -293,7 +293,7 @@ func TestReplayToItsQueue(t *testing.T) {
 	for _, d := range w.drain("billing", n) {
 		m := w.topology.Message(&d)
 		seen[m.ID] = true
-		if j := m.Journey; m.RoutingKey != "order.unpaid" || j.Attempts != 0 || j.Queue != "billing" || j.Path != message.PathReplay || len(j.History) != 2 || !known(j) {
+		if j := m.Journey; m.RoutingKey != "order.unpaid" || j.Attempts != 0 || j.Queue != "billing" || j.Path != wire.ReplayPath || len(j.History) != 2 || !known(j) {
 			t.Fatalf("got %+v", m)
 		}
 		for name := range d.Headers {
@@ -313,7 +313,7 @@ func TestReplayOfACommand(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	m := message.Message{ID: "command", RoutingKey: "k", Type: "cancel", ReplyTo: "answers", Body: []byte(`{"ids": ["o-1"]}`)}
-	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine, Queue: w.topology.Command()}))
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: wire.QuarantinePath, Queue: w.topology.Command()}))
 	// What the broker has dead-lettered, as the queue is set up to, comes raw.
 	w.publish(w.topology.Quarantine(), m.RoutingKey, amqp.Publishing{MessageId: "raw", Type: "get", Headers: amqp.Table{
 		"x-death": []any{amqp.Table{"queue": w.topology.Command(), "reason": "delivery_limit", "count": int64(1), "exchange": w.topology.Command()}},
@@ -336,9 +336,9 @@ func TestReplayToTheReadyExchange(t *testing.T) {
 	w.quarantined(2, "billing")
 	// From no queue: what the intake could not read. And of an entry.
 	m := message.Message{ID: "no queue", RoutingKey: "order.unpaid", Headers: amqp.Table{"x-delay": "soon"}}
-	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: wire.QuarantinePath}))
 	m.Entry, m.ID = "orders", "entry"
-	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: wire.QuarantinePath}))
 	_, err := w.ch.QueueDeclare("orders", true, false, false, false, nil)
 	if err == nil {
 		err = w.ch.QueueBind("orders", "", w.topology.ReadyExchangeOf("orders"), false, nil)
@@ -357,7 +357,7 @@ func TestReplayToTheReadyExchange(t *testing.T) {
 	w.wantHeld(w.topology.Quarantine(), 0)
 	w.drain("billing", 3)
 	d := w.drain("shipping", 3)[2]
-	if m := w.topology.Message(&d); m.Journey.Queue != "" || m.Journey.Attempts != 0 || m.Journey.Path != message.PathReplay || !known(m.Journey) {
+	if m := w.topology.Message(&d); m.Journey.Queue != "" || m.Journey.Attempts != 0 || m.Journey.Path != wire.ReplayPath || !known(m.Journey) {
 		t.Errorf("got %+v", m)
 	}
 	w.drain("orders", 1)
@@ -429,10 +429,10 @@ func TestReplayLeavesWhatItCannotSend(t *testing.T) {
 	w.quarantined(3, "gone")
 	w.quarantined(2, "billing")
 	w.publish(w.topology.Quarantine(), "raw", amqp.Publishing{
-		MessageId: "raw", Body: []byte{1}, Headers: amqp.Table{wire.HeaderError: wire.ErrEnvelope.Error(), wire.HeaderPath: string(message.PathQuarantine)},
+		MessageId: "raw", Body: []byte{1}, Headers: amqp.Table{wire.HeaderError: wire.ErrEnvelope.Error(), wire.HeaderPath: wire.QuarantinePath},
 	})
 	m := message.Message{ID: "entry", RoutingKey: "k", Entry: "deleted"}
-	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: message.PathQuarantine}))
+	w.publish(w.topology.Quarantine(), m.RoutingKey, m.Publishing(message.Journey{Path: wire.QuarantinePath}))
 	failed := map[string]error{}
 	n := 0
 	if err := w.Replay(t.Context(), quarantine.Filter{}, quarantine.Replaying{}, func(r quarantine.Replayed) error {
@@ -560,7 +560,7 @@ func TestAMessageOfWhichNotAllCanBeRead(t *testing.T) {
 	w.wantHeld(w.topology.Quarantine(), 1)
 	w.wantHeld("billing", 1)
 	d, ok, err = ch.Get("billing", true)
-	if err != nil || !ok || broker.Undecodable(&d) != "" || d.Headers["mine"] != "kept" || string(d.Body) != "kept" || w.topology.Message(&d).Journey.Path != message.PathReplay {
+	if err != nil || !ok || broker.Undecodable(&d) != "" || d.Headers["mine"] != "kept" || string(d.Body) != "kept" || w.topology.Message(&d).Journey.Path != wire.ReplayPath {
 		t.Errorf("replayed without some headers: %+v (%v)", d, err)
 	}
 }

@@ -153,12 +153,12 @@ func startReplaying(tracer *tracing.Tracer, out *broker.Outgoing) (ended func(er
 func (r *replay) outgoing(m *Message, now time.Time) (destination, broker.Outgoing) {
 	again := m.Message
 	// Without its version the consumer would take it for a copy with the old due time.
-	journey := message.Journey{Due: m.Journey.Due, Path: message.PathReplay, Version: m.Journey.Version, Step: m.Journey.Step}
+	journey := message.Journey{Due: m.Journey.Due, Path: wire.ReplayPath, Version: m.Journey.Version, Step: m.Journey.Step}
 	to := destination{exchange: r.topology.ReadyExchangeOf(m.Entry)}
 	key := m.RoutingKey
 	switch {
 	case r.how.To == ToQueue && m.expired:
-		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: message.PathReplay}
+		to.exchange, journey = r.topology.EntryExchangeOf(m.Entry), message.Journey{Path: wire.ReplayPath}
 		again.Headers = askingAgain(m.Headers)
 	case r.how.To == ToQueue && m.Journey.Queue == r.topology.Command():
 		to.exchange, journey = r.topology.Command(), message.Journey{}

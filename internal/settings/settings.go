@@ -17,6 +17,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -96,8 +97,8 @@ var all = [...]Setting{
 	{"quotas", "", "most that Redis takes of entries, comma-separated: NAME=LIMIT+LIMIT, each limit of messages:N, bytes:SIZE (stored), delay:DURATION or body:SIZE, with sizes such as 64KiB or 1GiB; the same for all bridges and publishers"},
 	{"default-quota", "", "the same for the default entry: LIMIT+LIMIT"},
 	{"dedupe-window", "0s", "how long after it was published an ID is remembered, so that a second message with it is told from the first; the same for all bridges and publishers"},
-	{"remember", durationText(redisbridge.ParkDefaults().Remember), "how long Redis knows of a message that it was delivered"},
-	{"tombstones", durationText(redisbridge.ParkDefaults().Tombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
+	{"remember", durationText(defaults.Remember), "how long Redis knows of a message that it was delivered"},
+	{"tombstones", durationText(defaults.Tombstones), "how long it is known of a message that it was cancelled or rescheduled, from when it is due: so long its queue may stand still; the same for all bridges, publishers and consumers"},
 	{"quarantine-retention", "0s", "how long messages stay in quarantine; a bridge removes what was there for longer, each with a line in the log; 0s is for ever"},
 	{"unrouted-retention", "0s", "the same for the unrouted queue"},
 	{"redis-wait-replicas", "0", "how many replicas of Redis must have what is parked, cancelled or rescheduled before that succeeds"},

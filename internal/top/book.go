@@ -174,7 +174,7 @@ func (b *Book) addRows(p *Picture) {
 	for _, ttl := range ttls {
 		row, name := Row{Parked: parked[ttl]}, wire.TTLName(ttl)
 		if ttl == 0 {
-			row.Late = b.deliveries.by(message.PathParkedReady)
+			row.Late = b.deliveries.by(wire.ReadyPath)
 		} else {
 			row.TTL = name
 		}
@@ -199,7 +199,7 @@ func count(counts map[time.Duration]int, ttl time.Duration) *int {
 
 // newQueue leaves the rates of a queue that is not there unknown.
 func newQueue(waiting *int, m *mean) *Queue {
-	q := &Queue{Waiting: waiting}
+	q := &Queue{Messages: waiting}
 	if waiting != nil {
 		q.In, q.Out = m.rates()
 	}
@@ -217,7 +217,7 @@ func (b *Book) queue(name string, m *mean) Queue {
 // long they wait at the rate at which some are taken.
 func (b *Book) notTaken() (n int, wait time.Duration, known bool) {
 	var out float64
-	for _, sums := range []map[time.Duration]topology.Flow{b.flows.Flows.Tiers, b.flows.Flows.Lanes} {
+	for _, sums := range []map[time.Duration]Flow{b.flows.Flows.Tiers, b.flows.Flows.Lanes} {
 		for _, f := range sums {
 			n += f.NotTaken
 			out += max(0, f.In-f.Change)

@@ -38,6 +38,27 @@ type Look struct {
 	// Of RabbitMQ.
 	Counts topology.Counts
 	// Of the management API.
-	Flows     topology.Flows
+	Flows     Flows
 	Overrides []topology.Drift
+}
+
+// Flow is what goes into queues, and what is there.
+type Flow struct {
+	// In is how many messages a second publishers and bridges have sent there, and Change
+	// by how many a second Messages has grown, both of some five seconds.
+	In, Change float64
+	// Messages is how many are there. NotTaken of them are due, and not taken by the queue
+	// that they lead to.
+	Messages, NotTaken int
+}
+
+// Flows are those of a topology, as the management API knows them: up to ten seconds late.
+type Flows struct {
+	// Tiers are by TTL, as are Lanes, those of all shards together. Both include those
+	// of the entries beside the default one.
+	Tiers, Lanes map[time.Duration]Flow
+	Inbox        Flow
+	// Counted is false where the broker is set to count no messages (rates_mode): then In
+	// is not known.
+	Counted bool
 }

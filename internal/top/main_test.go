@@ -63,14 +63,14 @@ func newWorld(t *testing.T) *world {
 	w.broker = top.Look{Of: top.RabbitMQ, Counts: topology.Counts{
 		Tiers: map[time.Duration]int{}, Lanes: map[time.Duration]int{}, Queues: map[string]int{},
 	}}
-	w.flows = top.Look{Of: top.Management, Flows: topology.Flows{
-		Tiers: map[time.Duration]topology.Flow{}, Lanes: map[time.Duration]topology.Flow{}, Counted: true,
+	w.flows = top.Look{Of: top.Management, Flows: top.Flows{
+		Tiers: map[time.Duration]top.Flow{}, Lanes: map[time.Duration]top.Flow{}, Counted: true,
 	}}
 	for _, tier := range all.Tiers() {
-		w.broker.Counts.Tiers[tier.TTL], w.flows.Flows.Tiers[tier.TTL] = 0, topology.Flow{}
+		w.broker.Counts.Tiers[tier.TTL], w.flows.Flows.Tiers[tier.TTL] = 0, top.Flow{}
 	}
 	for _, lead := range all.Leads() {
-		w.broker.Counts.Lanes[lead], w.flows.Flows.Lanes[lead] = 0, topology.Flow{}
+		w.broker.Counts.Lanes[lead], w.flows.Flows.Lanes[lead] = 0, top.Flow{}
 	}
 	for _, q := range all.Queues() {
 		w.broker.Counts.Queues[q.Name] = 0

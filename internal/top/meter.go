@@ -6,7 +6,6 @@ import (
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 const (
@@ -81,10 +80,10 @@ type mean struct{ flows []heard }
 
 type heard struct {
 	at time.Time
-	topology.Flow
+	Flow
 }
 
-func (m *mean) add(at time.Time, f topology.Flow) {
+func (m *mean) add(at time.Time, f Flow) {
 	old := 0
 	for old < len(m.flows) && at.Sub(m.flows[old].at) >= meanSpan {
 		old++

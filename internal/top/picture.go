@@ -65,10 +65,10 @@ type Row struct {
 
 // Queue is a queue, or several together.
 type Queue struct {
-	Waiting *int     `json:"waiting"` // null where there is no such queue
-	In      Rate     `json:"in_per_s"`
-	Out     Rate     `json:"out_per_s"`
-	Late    Lateness `json:"late"`
+	Messages *int     `json:"messages"` // null where there is no such queue
+	In       Rate     `json:"in_per_s"`
+	Out      Rate     `json:"out_per_s"`
+	Late     Lateness `json:"late"`
 }
 
 // Shard is one of Redis' shards.

@@ -187,13 +187,13 @@ func (f *finder) bridges(p *Picture) {
 
 func (f *finder) queues(p *Picture) {
 	f.inbox(p)
-	if n := p.Unrouted.Waiting; n != nil && *n > 0 {
+	if n := p.Unrouted.Messages; n != nil && *n > 0 {
 		f.add(Problem{
 			Kind: "unrouted", Grave: true, Text: "unrouted: " + number(*n) + " that nobody has bound",
 			Do: "bind a queue to " + f.b.topology.ReadyExchange(),
 		})
 	}
-	if n := p.Quarantine.Waiting; n != nil && *n > 0 {
+	if n := p.Quarantine.Messages; n != nil && *n > 0 {
 		f.add(Problem{Kind: "quarantine", Text: "quarantine: " + number(*n), Do: "see 'delaybridge quarantine list'"})
 	}
 	silent := f.b.broker.Counts.Silent
@@ -225,7 +225,7 @@ func (f *finder) queues(p *Picture) {
 }
 
 func (f *finder) inbox(p *Picture) {
-	n := p.Inbox.Waiting
+	n := p.Inbox.Messages
 	if n == nil {
 		return
 	}

@@ -59,7 +59,7 @@ func TestProblems(t *testing.T) {
 			delete(w.broker.Counts.Queues, "orders.tier.1h")
 		}, []string{"missing"}, "2 queues missing"},
 		{"a queue takes nothing", func(w *world) {
-			w.flows.Flows.Tiers[time.Minute] = topology.Flow{Messages: 40, NotTaken: 40}
+			w.flows.Flows.Tiers[time.Minute] = top.Flow{Messages: 40, NotTaken: 40}
 		}, []string{"not taken"}, "40 due, and not taken by their queue"},
 		{"a bridge reports what only it sees", func(w *world) {
 			w.redis.Stats.Bridges[0].Conditions = []redisbridge.ConditionState{{Condition: string(health.RedisFull), LastsMS: 5000, Detail: "OOM"}}
@@ -80,7 +80,7 @@ func TestProblems(t *testing.T) {
 			w.broker.Counts.Silent = []string{"orders.tier.1h"}
 		}, []string{"silent"}, "1 queue of RabbitMQ without an answer: orders.tier.1h"},
 		{"a queue takes what comes", func(w *world) {
-			w.flows.Flows.Tiers[time.Minute] = topology.Flow{In: 9000, Messages: 40_000, NotTaken: 900}
+			w.flows.Flows.Tiers[time.Minute] = top.Flow{In: 9000, Messages: 40_000, NotTaken: 900}
 		}, nil, ""},
 	}
 	for _, test := range tests {

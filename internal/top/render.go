@@ -182,8 +182,8 @@ func (r *renderer) summary() []string {
 		return text
 	}
 	broker := r.flow(p.RabbitMQ.IsAway(),
-		queue("inbox", p.Inbox.Waiting, lipgloss.NewStyle()), "in "+p.Inbox.In.String()+"/s",
-		queue("unrouted", p.Unrouted.Waiting, r.look.grave), queue("quarantine", p.Quarantine.Waiting, r.look.warn),
+		queue("inbox", p.Inbox.Messages, lipgloss.NewStyle()), "in "+p.Inbox.In.String()+"/s",
+		queue("unrouted", p.Unrouted.Messages, r.look.grave), queue("quarantine", p.Quarantine.Messages, r.look.warn),
 		queue("due, not taken", p.NotTaken, lipgloss.NewStyle()))
 	return append(redis, broker...)
 }

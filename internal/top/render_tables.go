@@ -63,12 +63,12 @@ func (q *Queue) cells() []string {
 	if q == nil {
 		return []string{"", "", "", ""}
 	}
-	return []string{waiting(q.Waiting), q.In.String(), q.Out.String(), q.Late.p99()}
+	return []string{waiting(q.Messages), q.In.String(), q.Out.String(), q.Late.p99()}
 }
 
 func isIdle(r Row) bool {
 	empty := func(q *Queue) bool {
-		return q == nil || q.Waiting != nil && *q.Waiting == 0 && q.In.PerSecond == 0 && q.Out.PerSecond == 0 && q.Late.Messages == 0
+		return q == nil || q.Messages != nil && *q.Messages == 0 && q.In.PerSecond == 0 && q.Out.PerSecond == 0 && q.Late.Messages == 0
 	}
 	return r.Parked == 0 && r.Late.Messages == 0 && empty(r.Tier) && empty(r.Lane)
 }

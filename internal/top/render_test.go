@@ -35,9 +35,9 @@ func busy(w *world) {
 		w.redis.Stats.Bridges[0].PromotionLate = redisbridge.Percentiles{Messages: 900, P50: 9, P99: 23}
 		w.redis.Stats.Bridges[0].ReadyLate = redisbridge.Percentiles{Messages: 40, P50: 2, P99: 6}
 		w.broker.Counts.Tiers[30*time.Minute] = 48_310
-		w.flows.Flows.Tiers[30*time.Minute] = topology.Flow{In: 27.2, Change: -1.1, Messages: 48_310}
+		w.flows.Flows.Tiers[30*time.Minute] = top.Flow{In: 27.2, Change: -1.1, Messages: 48_310}
 		w.broker.Counts.Lanes[time.Minute] = 9_612
-		w.flows.Flows.Lanes[time.Minute] = topology.Flow{In: 158.4, Change: 0.4, Messages: 9_612}
+		w.flows.Flows.Lanes[time.Minute] = top.Flow{In: 158.4, Change: 0.4, Messages: 9_612}
 	}
 }
 

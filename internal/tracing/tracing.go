@@ -182,7 +182,7 @@ func Carry(span trace.Span, headers amqp.Table) amqp.Table {
 	if mine.Tracestate != "" {
 		carried[wire.HeaderTracestate] = mine.Tracestate
 	}
-	if len(carried) > wire.MaxHeaderElements || wire.TableBytes(carried) > message.MaxHeaderBytes {
+	if len(carried) > wire.MaxHeaderElements || wire.TableBytes(carried) > wire.MaxHeaderBytes {
 		return headers
 	}
 	return carried

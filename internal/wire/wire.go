@@ -103,6 +103,18 @@ func Carried(name string) string {
 // ErrEnvelope means that what Redis has of a message cannot be read.
 var ErrEnvelope = errors.New("message: not an envelope")
 
+// Limits of a message, which message.Message.Validate enforces.
+const (
+	// MaxIDBytes is the length of an AMQP short string.
+	MaxIDBytes = 255
+	// MaxBodyBytes is RabbitMQ's default max_message_size since 4.0.
+	MaxBodyBytes = 16 << 20
+	// MaxHeaderBytes is what all headers may take on the wire. With the properties
+	// they must fit one frame, of 128 KiB by RabbitMQ's default, to which bridge and
+	// broker add on the way, and no client reads a larger one.
+	MaxHeaderBytes = 120 << 10
+)
+
 // Limits of amqp091-go, which neither reads nor closes the connection over what is larger.
 const (
 	// MaxHeaderDepth is how deep amqp091-go reads nested tables and arrays.
@@ -149,6 +161,14 @@ func TTLName(ttl time.Duration) string {
 	}
 	return b.String()
 }
+
+// Paths that a message takes without its publisher being told.
+const (
+	ReadyPath      = "parked, then ready" // shorter than the smallest tier, or overdue
+	RetryPath      = "parked, then retry" // back to the queue whose consumer failed
+	ReplayPath     = "replayed"           // from quarantine
+	QuarantinePath = "quarantine"         // could not be processed
+)
 
 // TierPath is the path of a message whose delay equals a tier, by the tier's TTLName.
 func TierPath(ttlName string) string { return "tier " + ttlName }

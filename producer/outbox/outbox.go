@@ -159,8 +159,8 @@ func NewReschedule(entry, id string, w message.When) (Row, error) {
 }
 
 func newChange(action Action, entry, id string) (Row, error) {
-	if id == "" || len(id) > message.MaxIDBytes {
-		return Row{}, fmt.Errorf("%w: outbox: ID of %d bytes: want 1 to %d", ErrInvalid, len(id), message.MaxIDBytes)
+	if id == "" || len(id) > wire.MaxIDBytes {
+		return Row{}, fmt.Errorf("%w: outbox: ID of %d bytes: want 1 to %d", ErrInvalid, len(id), wire.MaxIDBytes)
 	}
 	return Row{Action: action, MessageID: id, Entry: entry, Body: []byte{}, Headers: "{}", Properties: "{}"}, nil
 }

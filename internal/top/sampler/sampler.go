@@ -236,7 +236,7 @@ func (s *Sampler) lookAtManagement(ctx context.Context, l *top.Look) (err error)
 	if s.config.Management == nil {
 		return top.ErrNoManagement
 	}
-	if l.Flows, err = s.config.Topology.Flows(ctx, s.config.Management); err != nil {
+	if l.Flows, err = flowsOf(ctx, s.config.Topology, s.config.Management); err != nil {
 		return err
 	}
 	l.Overrides, err = s.config.Topology.Overrides(ctx, s.config.Management)

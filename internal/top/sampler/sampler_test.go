@@ -210,7 +210,7 @@ func TestBridgeUnderLoadComesAndGoes(t *testing.T) {
 			return false
 		}
 		tier := p.Rows[2].Tier
-		return p.Parked > 0 && p.In.PerSecond > 0 && p.Out.PerSecond > 0 && *tier.Waiting > 0 && tier.In.PerSecond > 0 &&
+		return p.Parked > 0 && p.In.PerSecond > 0 && p.Out.PerSecond > 0 && *tier.Messages > 0 && tier.In.PerSecond > 0 &&
 			p.Rows[1].Lane.In.PerSecond > 0 && p.Rows[1].Lane.Out.PerSecond > 0 && p.Bridges[0].SettledPerSecond > 0 &&
 			p.Bridges[0].PromotionLate.Messages > 0 && !p.NextDue.IsZero()
 	})
@@ -272,7 +272,7 @@ func TestConnectionIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, servertest.ForTest(t))
 	looking := s.watch(t)
-	s.awaitPicture(t, "RabbitMQ answers", func(p top.Picture) bool { return p.Inbox.Waiting != nil })
+	s.awaitPicture(t, "RabbitMQ answers", func(p top.Picture) bool { return p.Inbox.Messages != nil })
 	closed := time.Now()
 	s.closeConnections(t)
 	s.awaitPicture(t, "RabbitMQ answers again", func(p top.Picture) bool { return p.RabbitMQ.Answered.After(closed.Add(time.Second)) })

@@ -246,7 +246,7 @@ func (c *Commands) refuse(ctx, work context.Context, answers *broker.Pool, d *am
 		}
 	}
 	m := message.FromDelivery(d)
-	publishing := m.Publishing(message.Journey{Path: message.PathQuarantine, Queue: c.config.Topology.Command()})
+	publishing := m.Publishing(message.Journey{Path: wire.QuarantinePath, Queue: c.config.Topology.Command()})
 	publishing.Headers[wire.HeaderError] = reason.Error()
 	publishing.Headers[wire.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
 	for {

@@ -84,8 +84,8 @@ func parse(d *amqp.Delivery) (*Request, error) {
 		return nil, fmt.Errorf("%d IDs in one command: use %d at most", n, mostIDs)
 	}
 	for _, id := range r.IDs {
-		if id == "" || len(id) > message.MaxIDBytes {
-			return nil, fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), message.MaxIDBytes)
+		if id == "" || len(id) > wire.MaxIDBytes {
+			return nil, fmt.Errorf("an ID of %d bytes: use 1 to %d", len(id), wire.MaxIDBytes)
 		}
 	}
 	if err := wire.CheckReason(r.Reason); err != nil {

@@ -34,8 +34,8 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 	if _, deadLettered := e.Headers["x-death"]; deadLettered { // tells its rounds apart, and means nothing else
 		m.Journey.Due = wire.InstantOf(e.Headers[wire.HeaderDue])
 	}
-	if n := wire.TableBytes(m.Headers); n > message.MaxHeaderBytes {
-		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, message.MaxHeaderBytes)
+	if n := wire.TableBytes(m.Headers); n > wire.MaxHeaderBytes {
+		return fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, n, wire.MaxHeaderBytes)
 	}
 	when, err := message.WhenFromHeaders(e.Headers, time.Now())
 	_, wrong := wire.Group(e.Headers)
@@ -55,7 +55,7 @@ func (i *Intake) place(ctx context.Context, ready *broker.Pool, e *entry) error 
 
 // quarantine publishes a message there, with the reason.
 func (i *Intake) quarantine(ctx context.Context, ready *broker.Pool, m *message.Message, reason error) error {
-	publishing := m.Publishing(message.Journey{Path: message.PathQuarantine})
+	publishing := m.Publishing(message.Journey{Path: wire.QuarantinePath})
 	publishing.Headers[wire.HeaderError] = reason.Error()
 	publishing.Headers[wire.HeaderQuarantined] = time.Now().UTC().Format(time.RFC3339)
 	return i.publish(ctx, ready, broker.Outgoing{

@@ -68,13 +68,13 @@ func outgoing(t *topology.Topology, shard int, m *store.Parked, p plan, headers 
 		return out, path, nil
 	}
 	journey := message.Journey{
-		Published: store.InstantOf(m.Published()), Due: time.UnixMilli(m.Due()), Path: message.PathParkedReady, Version: m.Version(),
+		Published: store.InstantOf(m.Published()), Due: time.UnixMilli(m.Due()), Path: wire.ReadyPath, Version: m.Version(),
 	}
 	// Both exchanges return a message only where their alternate is missing.
 	out := broker.Outgoing{Exchange: t.ReadyExchangeOf(decoded.Entry), RoutingKey: decoded.RoutingKey, Mandatory: true}
 	if queue, ok := decoded.RetryQueue(); ok {
 		out.Exchange, out.RoutingKey = t.RetryExchange(), queue
-		journey.Published, journey.Path = time.Time{}, message.PathRetry // published is what its headers say
+		journey.Published, journey.Path = time.Time{}, wire.RetryPath // published is what its headers say
 		out.Publishing = decoded.PublishingIn(headers, journey)
 		return out, journey.Path, nil
 	}
@@ -95,7 +95,7 @@ func quarantined(t *topology.Topology, m *store.Parked, reason error) (broker.Ou
 	return broker.Outgoing{
 		Exchange: t.Quarantine(), RoutingKey: m.ID, Mandatory: true,
 		Publishing: undecodable(m.ID, []byte(m.Record), reason),
-	}, message.PathQuarantine
+	}, wire.QuarantinePath
 }
 
 // undecodable returns what goes to quarantine in place of a stored message that
@@ -104,7 +104,7 @@ func undecodable(id string, raw []byte, reason error) amqp.Publishing {
 	return amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: id, ContentType: "application/octet-stream", Body: raw,
 		Headers: amqp.Table{
-			wire.HeaderError: reason.Error(), wire.HeaderPath: string(message.PathQuarantine),
+			wire.HeaderError: reason.Error(), wire.HeaderPath: wire.QuarantinePath,
 			wire.HeaderQuarantined: time.Now().UTC().Format(time.RFC3339),
 		},
 	}

@@ -22,7 +22,7 @@ func (s *shard) startPromoting(out *broker.Outgoing, path message.Path) trace.Sp
 	}
 	headers := out.Publishing.Headers
 	origin, last := tracing.Origin(headers), trace.SpanContext{}
-	if path == message.PathRetry {
+	if path == wire.RetryPath {
 		last = tracing.Last(wire.SpanIn(headers))
 	}
 	if !origin.IsSampled() && !last.IsSampled() {

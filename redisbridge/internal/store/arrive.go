@@ -24,7 +24,7 @@ const (
 // Arrive is redisbridge.Park.Arrive.
 func (s *Store) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
 	if m.ID == "" { // it cannot have been cancelled
-		return message.Arrival{Fate: message.Deliver}, nil
+		return message.Arrival{}, nil
 	}
 	if err := s.admit(ctx); err != nil {
 		return message.Arrival{}, err
@@ -47,11 +47,11 @@ func (s *Store) Arrive(ctx context.Context, m *message.Message) (message.Arrival
 		case err != nil:
 			return message.Arrival{}, server.Classify(err)
 		case len(answer) == 1 && answer[0] == answerDeliver:
-			return message.Arrival{Fate: message.Deliver}, nil
+			return message.Arrival{}, nil
 		case len(answer) == 2 && answer[0] == answerCancelled:
-			return message.Arrival{Fate: message.DropCancelled, At: InstantOf(answer[1])}, nil
+			return message.Arrival{Cancelled: true, At: InstantOf(answer[1])}, nil
 		case len(answer) == 2 && answer[0] == answerRescheduled:
-			return message.Arrival{Fate: message.DropRescheduled, At: InstantOf(answer[1])}, nil
+			return message.Arrival{Rescheduled: true, At: InstantOf(answer[1])}, nil
 		case len(answer) != 2 || answer[0] != answerParkAgain:
 			return message.Arrival{}, errors.Join(server.ErrUnconfirmed, fmt.Errorf("the answer %v of a script has no meaning", answer))
 		}
@@ -60,7 +60,7 @@ func (s *Store) Arrive(ctx context.Context, m *message.Message) (message.Arrival
 		case err != nil:
 			return message.Arrival{}, err
 		case parked:
-			return message.Arrival{Fate: message.DropRescheduled, At: InstantOf(answer[1])}, nil
+			return message.Arrival{Rescheduled: true, At: InstantOf(answer[1])}, nil
 		}
 		if ctx.Err() != nil { // it was changed meanwhile: ask again
 			return message.Arrival{}, ctx.Err()

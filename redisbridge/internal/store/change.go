@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store/format"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
@@ -110,8 +111,8 @@ func (s *Store) change(ctx context.Context, entry, id string, call func(_ format
 
 // checkID rejects what cannot be a message's ID.
 func checkID(id string) error {
-	if id == "" || len(id) > message.MaxIDBytes {
-		return fmt.Errorf("%w: an ID of %d bytes; use 1 to %d", ErrInvalid, len(id), message.MaxIDBytes)
+	if id == "" || len(id) > wire.MaxIDBytes {
+		return fmt.Errorf("%w: an ID of %d bytes; use 1 to %d", ErrInvalid, len(id), wire.MaxIDBytes)
 	}
 	return nil
 }

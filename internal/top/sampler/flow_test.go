@@ -1,4 +1,4 @@
-package topology_test
+package sampler_test
 
 import (
 	"testing"
@@ -7,6 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+	"github.com/delaybridge/delaybridge/internal/top"
+	"github.com/delaybridge/delaybridge/internal/top/sampler"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -15,7 +17,7 @@ import (
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	env := servertest.ForTest(t)
-	top, err := topology.New(topology.Config{
+	all, err := topology.New(topology.Config{
 		Prefix: env.Prefix, Tiers: []time.Duration{time.Minute, time.Hour}, Shards: 2,
 		Entries: []topology.Entry{{Name: "orders", Kind: amqp.ExchangeDirect}},
 	})
@@ -27,7 +29,7 @@ func TestFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := top.Apply(t.Context(), conn); err != nil {
+	if _, err := all.Apply(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	ch, err := conn.Channel()
@@ -47,16 +49,16 @@ func TestFlows(t *testing.T) {
 	published := func(is int) bool { return 0 < is && is <= n } // ten seconds late
 	for began := time.Now(); ; <-time.After(100 * time.Millisecond) {
 		n++
-		publish(top.EntryExchange(), "k")
-		publish(top.EntryExchangeOf("orders"), "k")
-		publish("", top.Inbox())
-		f, err := top.Flows(t.Context(), management)
+		publish(all.EntryExchange(), "k")
+		publish(all.EntryExchangeOf("orders"), "k")
+		publish("", all.Inbox())
+		f, err := sampler.FlowsOf(t.Context(), all, management)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tier := f.Tiers[time.Hour]
 		if f.Counted && tier.In > f.Inbox.In && f.Inbox.In > 0 && tier.Messages > f.Inbox.Messages && published(f.Inbox.Messages) {
-			if other := f.Tiers[time.Minute]; other != (topology.Flow{}) || len(f.Lanes) != 1 {
+			if other := f.Tiers[time.Minute]; other != (top.Flow{}) || len(f.Lanes) != 1 {
 				t.Errorf("what goes nowhere is %+v, and there are %d lanes", other, len(f.Lanes))
 			}
 			return
