@@ -29,8 +29,6 @@ import (
 type (
 	// Message is what is published and handled.
 	Message = message.Message
-	// When is the delay or the instant of a message.
-	When = message.When
 	// ConsumerConfig says what to consume and how. [Client.Consume] fills in the rest.
 	ConsumerConfig = consumer.Config
 	// HandlerFunc handles a message. An error has the message tried again.
@@ -38,10 +36,10 @@ type (
 )
 
 // After is a delay from the call that takes it, up to ten years.
-func After(delay time.Duration) When { return message.After(delay) }
+func After(delay time.Duration) message.When { return message.After(delay) }
 
 // At is an instant. One that has passed is now.
-func At(instant time.Time) When { return message.At(instant) }
+func At(instant time.Time) message.When { return message.At(instant) }
 
 // Errors that callers branch on, beside those of [producer.Producer.Publish] and
 // [redisbridge.Park].
@@ -282,7 +280,7 @@ func (c *Client) Close() error {
 // the same message; one with other content is refused (producer.ErrConflict). After
 // producer.ErrUnconfirmed the outcome is unknown: publish again with the same ID. It returns
 // ErrCancelled where the ID was cancelled.
-func (c *Client) Publish(ctx context.Context, m Message, w When) (producer.Receipt, error) {
+func (c *Client) Publish(ctx context.Context, m Message, w message.When) (producer.Receipt, error) {
 	return c.producer.Publish(ctx, m, w)
 }
 
@@ -297,7 +295,7 @@ func (c *Client) Cancel(ctx context.Context, id string) (redisbridge.Change, err
 
 // Reschedule gives the messages of the default entry with an ID another due time, and says
 // truthfully whether it came in time; see [redisbridge.Park.Reschedule].
-func (c *Client) Reschedule(ctx context.Context, id string, w When) (redisbridge.Change, error) {
+func (c *Client) Reschedule(ctx context.Context, id string, w message.When) (redisbridge.Change, error) {
 	if c.park == nil {
 		return redisbridge.Change{}, ErrNoRedis
 	}
