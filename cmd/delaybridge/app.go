@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // streams are the three of a command: data goes to out, everything else to err. What run hands
@@ -46,9 +48,21 @@ func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitInterrupted {
-		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(err)))
+		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(a.located(err))))
 	}
 	return code
+}
+
+// located has an error that is about Redis say where that was looked for.
+func (a *app) located(err error) error {
+	if !errors.Is(err, redisbridge.ErrUnreachable) {
+		return err
+	}
+	c, wrong := a.settings.sources(a.settings.flags).Read()
+	if wrong != nil {
+		return err
+	}
+	return fmt.Errorf("%w (redis-url %s)", err, broker.Redact(c.RedisURL))
 }
 
 func newRootCommand(a *app) *cobra.Command {

@@ -14,8 +14,10 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/top"
 	"github.com/delaybridge/delaybridge/internal/top/sampler"
+	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 const (
@@ -143,7 +145,7 @@ func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 		s.Once(ctx, func(l top.Look) {
 			book.Take(l)
 			if l.Of != top.Management {
-				failed = errors.Join(failed, l.Err)
+				failed = errors.Join(failed, lookFailed(ctx, l))
 			}
 		})
 	}
@@ -159,10 +161,18 @@ func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if exitCode(ctx, failed) == exitFailed { // an answer that did not come in time
-		failed = codedError{exitUnreachable, failed}
-	}
 	return errors.Join(a.printPicture(book.Picture(time.Now()), o), failed)
+}
+
+// lookFailed returns why a server is not in the picture: if for nothing else, its answer did not come in time.
+func lookFailed(ctx context.Context, l top.Look) error {
+	switch {
+	case exitCode(ctx, l.Err) != exitFailed:
+		return l.Err
+	case l.Of == top.Redis:
+		return fmt.Errorf("%w: %w", redisbridge.ErrUnreachable, l.Err)
+	}
+	return fmt.Errorf("%w: %w; is it running, and is the address right?", broker.ErrUnreachable, l.Err)
 }
 
 // topLines prints a picture at each interval.

@@ -205,11 +205,11 @@ func (l *shardList) begin(ctx context.Context) error {
 	k := l.shard.keys
 	us, err := l.store.scripts.Clock.RunRO(ctx, l.store.config.Client, []string{k.State}).Int64()
 	if err != nil {
-		return server.Classify(err)
+		return server.ClassifyRead(err)
 	}
 	names, err := l.store.config.Client.SMembers(ctx, k.Schedule).Result()
 	if err != nil {
-		return server.Classify(err)
+		return server.ClassifyRead(err)
 	}
 	l.now = us / 1000
 	for _, lead := range l.store.config.Topology.Leads() {
@@ -288,7 +288,7 @@ func (l *shardList) read(ctx context.Context, s *source, until int64) error {
 	answer, err := l.store.scripts.List.RunRO(ctx, l.store.config.Client, []string{k.Schedule, k.Claimed, k.Kept, k.Envelopes},
 		append([]any{s.name, pageIDs, pageBytes, s.bucket, s.score, s.id, formatScore(stop), l.filter.IDPrefix, format.RecordMaxHead + format.PeekBytes}, l.store.leads...)...).Slice()
 	if err != nil {
-		return server.Classify(err)
+		return server.ClassifyRead(err)
 	}
 	r := reply{rest: answer}
 	now, more := r.int(), r.int() == 1

@@ -67,7 +67,7 @@ func (s *Store) lookKey(ctx context.Context, first string) (all []Found, err err
 		return err
 	})
 	if err != nil {
-		return nil, server.Classify(err)
+		return nil, server.ClassifyRead(err)
 	}
 	r := reply{rest: answer}
 	now := r.int()
@@ -116,7 +116,7 @@ func (s *Store) Overview(ctx context.Context, shard *Shard, at time.Time) (o Ove
 	answer, err := s.scripts.Glance.RunRO(ctx, s.config.Client,
 		[]string{k.Schedule, k.State, k.Claimed, k.Envelopes, k.Kept}, judgedBy...).Slice()
 	if err != nil {
-		return Overview{}, time.Time{}, server.Classify(err)
+		return Overview{}, time.Time{}, server.ClassifyRead(err)
 	}
 	r := reply{rest: answer}
 	now = time.UnixMilli(r.int())
@@ -159,7 +159,7 @@ func (s *Store) RunningCounts(ctx context.Context) (string, error) {
 		return nil
 	})
 	if err != nil {
-		return "", server.Classify(err)
+		return "", server.ClassifyRead(err)
 	}
 	var text strings.Builder
 	for _, counts := range all {
@@ -173,7 +173,7 @@ func (s *Store) Alive(ctx context.Context, at time.Time) ([]string, error) {
 	alive := &redis.ZRangeBy{Min: strconv.FormatInt(at.UnixMilli(), 10), Max: "+inf"}
 	ids, err := s.config.Client.ZRangeByScore(ctx, format.RegisterKey(s.config.Topology), alive).Result()
 	slices.Sort(ids)
-	return ids, server.Classify(err)
+	return ids, server.ClassifyRead(err)
 }
 
 // countBuckets is how many buckets of the schedule a script counts, which takes Redis
@@ -202,7 +202,7 @@ func (s *Store) Count(ctx context.Context, shard *Shard) (Count, error) {
 		return nil
 	})
 	if err != nil {
-		return Count{}, server.Classify(err)
+		return Count{}, server.ClassifyRead(err)
 	}
 	c.Owner, _ = state.Val()[0].(string)
 	c.Promoting = int(claimed.Val())
@@ -227,7 +227,7 @@ func (s *Store) countPart(ctx context.Context, k format.ShardKeys, part string) 
 	for bucket := "-inf"; bucket != ""; {
 		answer, err := s.scripts.Count.RunRO(ctx, s.config.Client, []string{k.Schedule, k.Envelopes}, part, countBuckets, bucket).Slice()
 		if err != nil {
-			return 0, server.Classify(err)
+			return 0, server.ClassifyRead(err)
 		}
 		r := reply{rest: answer}
 		counted += int(r.int())
@@ -244,7 +244,7 @@ func (s *Store) countKept(ctx context.Context, k format.ShardKeys, c *Count) err
 	for more := true; more; {
 		answer, err := s.scripts.Tally.RunRO(ctx, s.config.Client, []string{k.Kept, k.Envelopes}, pageIDs, pageBytes, score, id).Slice()
 		if err != nil {
-			return server.Classify(err)
+			return server.ClassifyRead(err)
 		}
 		r := reply{rest: answer}
 		more = r.int() == 1
@@ -279,7 +279,7 @@ func (s *Store) Flow(ctx context.Context, shard *Shard, since time.Time, most in
 	answer, err := s.scripts.Flow.RunRO(ctx, s.config.Client, []string{k.State, k.Kept, k.Envelopes},
 		s.config.Remember.Milliseconds(), format.UnixMS(since), most).Slice()
 	if err != nil {
-		return Flow{}, server.Classify(err)
+		return Flow{}, server.ClassifyRead(err)
 	}
 	r := reply{rest: answer}
 	f := Flow{Left: r.int(), Now: time.UnixMilli(r.int())}

@@ -25,7 +25,7 @@ func (s *Store) Verify(ctx context.Context) (faults, miscounts []string, err err
 	for _, shard := range s.view.Load().shards {
 		one, err := s.verifyShard(ctx, shard.keys)
 		if err != nil {
-			return nil, nil, fmt.Errorf("verify shard %s: %w", shard.Name(), server.Classify(err))
+			return nil, nil, fmt.Errorf("verify shard %s: %w", shard.Name(), server.ClassifyRead(err))
 		}
 		faults, miscounts = append(faults, one.faults...), append(miscounts, one.miscounts...)
 	}
@@ -68,7 +68,7 @@ func (s *Store) Export(ctx context.Context, visit func(*Stored) error, progress 
 			last := min(first+step, format.SlotsPerShard)
 			records, bytes, err := s.readSlots(ctx, k, first, last)
 			if err != nil {
-				return fmt.Errorf("shard %d: %w", shard, server.Classify(err))
+				return fmt.Errorf("shard %d: %w", shard, server.ClassifyRead(err))
 			}
 			for i := range records {
 				if err := visit(&records[i]); err != nil {

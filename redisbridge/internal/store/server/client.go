@@ -43,6 +43,7 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 			dial = encrypted(query)
 			_, err = tlsurl.Config(query, nil) // a wrong file is reported before any connection is made
 		} else {
+			dial = unencrypted
 			err = tlsurl.Unencrypted(query, "rediss")
 		}
 	}

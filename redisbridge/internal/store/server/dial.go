@@ -3,8 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/tlsurl"
@@ -13,8 +17,64 @@ import (
 // credentials returns the user and the password for a connection.
 type credentials func(context.Context) (user, password string, err error)
 
-// dialer makes connections. Nil leaves that to the library.
+// dialer makes connections.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// unencrypted dials each server, of a cluster's and the Sentinels too, as encrypted does. It finds out that a
+// server is gone, and asks before most load balancers forget a connection.
+func unencrypted(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	socket, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return greet(socket), nil
+}
+
+// greeted is a connection over which the server has not said anything yet. The library greets a server, and
+// sends nothing else before it has an answer. So where there is none nothing has been done, and the error is
+// that of a server that cannot be dialled.
+type greeted struct {
+	net.Conn
+	heard atomic.Bool
+}
+
+// greet returns a connection that does what conn can do.
+func greet(conn net.Conn) net.Conn {
+	g := &greeted{Conn: conn}
+	if socket, ok := conn.(syscall.Conn); ok { // by which the library sees whether the server has hung up
+		return struct {
+			*greeted
+			syscall.Conn
+		}{g, socket}
+	}
+	return g
+}
+
+func (g *greeted) Read(b []byte) (n int, err error) {
+	n, err = g.Conn.Read(b)
+	if n > 0 {
+		g.heard.Store(true)
+	}
+	return n, g.unanswered(err)
+}
+
+func (g *greeted) Write(b []byte) (n int, err error) {
+	n, err = g.Conn.Write(b)
+	return n, g.unanswered(err)
+}
+
+func (g *greeted) unanswered(err error) error {
+	if err == nil || g.heard.Load() {
+		return err
+	}
+	if reading := (*net.OpError)(nil); errors.As(err, &reading) && reading.Addr != nil {
+		err = reading.Err // the address follows
+	}
+	address := g.RemoteAddr()
+	dial := &net.OpError{Op: "dial", Net: address.Network(), Addr: address, Err: fmt.Errorf("connected, and it does not answer: %w", err)}
+	return fmt.Errorf("greet Redis: %w", dial) // the library unwraps it once
+}
 
 // encrypted dials each server, of a cluster's and the Sentinels too, by what a query says of TLS. Its certificate
 // has to be of the name or the address by which it is dialled, where the query gives none.
@@ -33,7 +93,7 @@ func encrypted(query url.Values) dialer {
 			_ = socket.Close()
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: socket.RemoteAddr(), Err: err}
 		}
-		return conn, nil
+		return greet(conn), nil
 	}
 }
 

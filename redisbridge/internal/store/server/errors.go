@@ -50,13 +50,18 @@ func Classify(err error) error {
 // ClassifyRead is Classify for what has changed nothing: there is nothing to be unsure of.
 func ClassifyRead(err error) error {
 	classified := Classify(err)
+	var answer redis.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(classified, ErrUnconfirmed):
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case !errors.Is(classified, ErrUnconfirmed):
+		return classified
+	case errors.Is(classified, ErrConfiguration):
+		return fmt.Errorf("%w: %w", ErrConfiguration, err)
+	case errors.As(err, &answer) && !errors.Is(err, redis.Nil): // an answer, if not the one that was asked for
+		return err
 	}
-	return classified
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
 func classifyAnswer(err error, text string) error {

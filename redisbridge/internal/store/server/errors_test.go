@@ -80,3 +80,26 @@ func TestWhatAnErrorOfRedisMeans(t *testing.T) {
 		})
 	}
 }
+
+// What only reads has changed nothing, so its outcome is never in doubt. Who answers was reached.
+func TestWhatAnErrorMeansForARead(t *testing.T) {
+	t.Parallel()
+	const during = " script: 0fa3, on @user_script:12."
+	for name, tc := range map[string]struct {
+		err  error
+		want error // nil: as it is
+	}{
+		"end of connection":       {io.EOF, server.ErrUnreachable},
+		"no more patience":        {context.DeadlineExceeded, server.ErrUnreachable},
+		"another type":            {answer("WRONGTYPE Operation against a key holding the wrong kind of value" + during), nil},
+		"permission, in a script": {answer("NOPERM The user executing the script can't access a key" + during), server.ErrConfiguration},
+		"loading":                 {answer("LOADING Redis is loading the dataset in memory"), nil},
+		"interrupted":             {context.Canceled, nil},
+	} {
+		got := server.ClassifyRead(tc.err)
+		if !errors.Is(got, tc.err) || errors.Is(got, server.ErrUnconfirmed) || tc.want != nil && !errors.Is(got, tc.want) ||
+			tc.want == nil && got.Error() != tc.err.Error() {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func Settings(ctx context.Context, client redis.UniversalClient) ([]Setting, err
 		return nil
 	})
 	if err != nil {
-		return nil, Classify(err)
+		return nil, ClassifyRead(err)
 	}
 	return worst, nil
 }
@@ -104,5 +104,5 @@ func Fullest(ctx context.Context, client redis.UniversalClient) (fullest Memory,
 		}
 		return nil
 	})
-	return fullest, Classify(err)
+	return fullest, ClassifyRead(err)
 }
