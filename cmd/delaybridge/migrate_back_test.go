@@ -21,22 +21,32 @@ import (
 // mover is a service that moves from the plugin: its queue is consumed all the time.
 type mover struct {
 	*pluginLab
+	*moved
 	prefix string
+}
 
+// moved is what was published, and what has come of it.
+type moved struct {
 	mu   sync.Mutex
-	due  map[string]time.Time // of what was published, by ID
+	due  map[string]time.Time // by ID
 	came map[string][]time.Time
 }
 
-func newMover(t *testing.T) *mover {
+func newMover(t *testing.T, lab *pluginLab) *mover {
 	t.Helper()
 	env := servertest.ForTest(t)
 	verifyAfter(t, env)
-	s := &mover{pluginLab: newPluginLab(t), prefix: env.Prefix, due: map[string]time.Time{}, came: map[string][]time.Time{}}
+	s := &mover{pluginLab: lab, moved: &moved{due: map[string]time.Time{}, came: map[string][]time.Time{}}, prefix: env.Prefix}
 	s.env["DELAYBRIDGE_REDIS_URL"], s.env["DELAYBRIDGE_PREFIX"] = env.RedisURL, env.Prefix
 	s.env["DELAYBRIDGE_TIERS"], s.env["DELAYBRIDGE_LOG_LEVEL"] = "1s,2s", "error"
 	s.exchange(t, "orders", "direct")
 	s.queue(t, "unpaid", "orders", "order.unpaid", nil)
+	s.consume(t)
+	return s
+}
+
+func (s *mover) consume(t *testing.T) {
+	t.Helper()
 	deliveries, err := s.channel(t).ConsumeWithContext(t.Context(), "unpaid", "", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +58,6 @@ func newMover(t *testing.T) *mover {
 			s.mu.Unlock()
 		}
 	}()
-	return s
 }
 
 func (s *mover) entry() string { return s.prefix + ".entry.orders" }
@@ -126,6 +135,21 @@ func (s *mover) arrives(t *testing.T, step string) {
 	})
 }
 
+// cameOnce looks at what has come of all that was published.
+func (s *mover) cameOnce(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.due)) {
+		if n := len(s.came[id]); n != 1 {
+			t.Errorf("%s: came %d times", id, n)
+		}
+		if at := s.came[id][0]; at.Before(s.due[id]) {
+			t.Errorf("%s: came %v early", id, s.due[id].Sub(at))
+		}
+	}
+}
+
 func (s *mover) bind(t *testing.T, exchange string) {
 	t.Helper()
 	if err := s.channel(t).QueueBind("unpaid", "order.unpaid", exchange, false, nil); err != nil {
@@ -161,7 +185,7 @@ func (s *mover) old(t *testing.T) string {
 // old place and in the new one: each of them comes once, and not before it is due.
 func TestMigrationThereAndBack(t *testing.T) {
 	t.Parallel()
-	s := newMover(t)
+	s := newMover(t, newPluginLab(t))
 	s.statistics(t, "basic")
 	const entries = "--entries=orders=direct"
 	before := s.old(t)
@@ -225,14 +249,5 @@ func TestMigrationThereAndBack(t *testing.T) {
 	s.send(t, "back at the start", "orders")
 	s.arrives(t, "the end")
 	stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.due)) {
-		if n := len(s.came[id]); n != 1 {
-			t.Errorf("%s: came %d times", id, n)
-		}
-		if at := s.came[id][0]; at.Before(s.due[id]) {
-			t.Errorf("%s: came %v early", id, s.due[id].Sub(at))
-		}
-	}
+	s.cameOnce(t)
 }

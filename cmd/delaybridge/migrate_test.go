@@ -15,8 +15,8 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
-// publisher publishes confirmed, as fast as it is confirmed, until it is stopped,
-// and knows what was.
+// publisher publishes confirmed, some hundred times a second at most, until it is stopped, and knows
+// what was.
 type publisher struct {
 	exchange, key string
 	headers       amqp.Table
@@ -31,6 +31,7 @@ type publisher struct {
 func (p *publisher) run(ctx context.Context, conn *amqp.Connection) {
 	var ch *amqp.Channel
 	for n := 0; ctx.Err() == nil; n++ {
+		<-time.After(5 * time.Millisecond) // or the broker does nothing else
 		if ch == nil || ch.IsClosed() {
 			var err error
 			if ch, err = conn.Channel(); err == nil {
@@ -72,8 +73,11 @@ func TestMigrationLosesNothing(t *testing.T) {
 	l.exchange(t, "audit log", "fanout")
 	l.queue(t, "unpaid", "orders", "order.unpaid", nil)
 	l.queue(t, "log", "audit log", "", nil)
+	ch := l.channel(t)
 	for i := range 200 { // so that binding takes a while
-		l.queue(t, "unpaid", "orders", fmt.Sprintf("order.other.%d", i), nil)
+		if err := ch.QueueBind("unpaid", fmt.Sprintf("order.other.%d", i), "orders", false, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	publishers := []*publisher{
 		{exchange: "orders", key: "order.unpaid", headers: amqp.Table{"x-delay": int64(1000)}, prefix: "old"},
@@ -110,7 +114,6 @@ func TestMigrationLosesNothing(t *testing.T) {
 	}
 	// A new name may have a message in the inbox: one that came before the
 	// entry exchange was bound to its tiers. A bridge takes it on from there.
-	ch := l.channel(t)
 	awaitThat(t, "every confirmed message", func() bool {
 		for _, queue := range []string{"unpaid", "log", "delaybridge.inbox"} {
 			for {
