@@ -110,7 +110,9 @@ func TestQueueOfAnEntry(t *testing.T) {
 	t.Parallel()
 	const entry = "regions"
 	b := newBareBroker(t)
-	b.topology = describe(t, topology.Config{Prefix: b.topology.Prefix(), Shards: 1, Entries: []topology.Entry{{Name: entry, Kind: amqp.ExchangeHeaders}}})
+	config := small(b.topology.Prefix())
+	config.Entries = []topology.Entry{{Name: entry, Kind: amqp.ExchangeHeaders}}
+	b.topology = describe(t, config)
 	b.apply()
 	c := b.config(acknowledge)
 	c.Bind, c.Entry, c.BindArguments, c.RepairEvery = nil, entry, map[string]any{"x-match": "any", "region": "eu", "vip": true}, 20*time.Millisecond

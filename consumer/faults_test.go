@@ -9,7 +9,6 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
-	"github.com/delaybridge/delaybridge/topology"
 )
 
 // ledger counts how often each message was handled.
@@ -43,7 +42,7 @@ func TestKilledAndSilentBroker(t *testing.T) {
 	server := servertest.RabbitMQForTest(t)
 	b := &broker{
 		t: t, url: server.AMQPURL(), management: server.ManagementURL(), vhost: "%2F",
-		topology: describe(t, topology.Config{Shards: 1}), queue: "billing",
+		topology: describe(t, small("")), queue: "billing",
 	}
 	b.apply()
 	b.bind()

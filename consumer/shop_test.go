@@ -31,6 +31,11 @@ type broker struct {
 	queue      string // the name of the consumer's queue
 }
 
+// small is a topology of few queues, each of which costs the broker time: consumers have to do with none of its tiers.
+func small(prefix string) topology.Config {
+	return topology.Config{Prefix: prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second, Shards: 1}
+}
+
 func newBroker(t testing.TB) *broker {
 	t.Helper()
 	b := newBareBroker(t)
@@ -44,7 +49,7 @@ func newBareBroker(t testing.TB) *broker {
 	env := servertest.ForTest(t)
 	return &broker{
 		t: t, url: env.AMQPURL, management: env.ManagementURL, vhost: env.VHost,
-		topology: describe(t, topology.Config{Prefix: env.Prefix, Shards: 1}), queue: "billing",
+		topology: describe(t, small(env.Prefix)), queue: "billing",
 	}
 }
 

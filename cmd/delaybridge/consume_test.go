@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,7 +21,7 @@ import (
 // with the given IDs into it as if they were due.
 func dueMessages(t *testing.T, env servertest.Env, ids ...string) {
 	t.Helper()
-	described, err := topology.New(topology.Config{Prefix: env.Prefix})
+	described, err := topology.New(topology.Config{Prefix: env.Prefix, Tiers: []time.Duration{time.Second}, Lead: time.Second, Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
