@@ -64,17 +64,17 @@ func (a *answers) await(t *testing.T, more int, what string, is func(error) bool
 	until(t, fmt.Sprintf("%d more %s", more, what), func() bool { return a.count(is) >= want })
 }
 
-// until waits for a state.
+// until waits for a state. It looks less often the longer that takes: a look may cost the servers
+// more than what they are looked at for.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline, tick := time.After(patience), time.NewTicker(5*time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
+	const most = 50 * time.Millisecond
+	deadline := time.Now().Add(patience)
+	for pause := 5 * time.Millisecond; !holds(); pause = min(2*pause, most) {
+		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %v", what, patience)
 		}
+		<-time.After(pause)
 	}
 }
 

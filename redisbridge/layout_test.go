@@ -95,10 +95,11 @@ func TestPrefixBelongsToOneVirtualHost(t *testing.T) {
 	}
 
 	// Those of the former owner end when they renew their entry in the register.
-	a.parkOne(t, "moves", message.After(30*time.Second))
+	a.parkOne(t, "moves", message.After(time.Hour))
 	other.start(t, func(c *redisbridge.Config) { c.Adopt = true })
 	awaitForeign(t, first, "virtual host "+a.VHost+" ", "virtual host "+other.VHost+" ")
 	awaitForeign(t, a.start(t, func(*redisbridge.Config) {}))
+	a.changed(t, redisbridge.OutcomeDone, 1)(a.park.Reschedule(t.Context(), "moves", message.After(3*time.Second)))
 	if got := other.arrivals.awaitID(t, "moves"); got.RoutingKey != "order.unpaid" {
 		t.Errorf("arrived with %q", got.RoutingKey)
 	}

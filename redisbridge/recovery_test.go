@@ -17,14 +17,33 @@ import (
 
 const drilled = 30 // messages
 
-// parkDrilled parks messages that are due within some seconds of each other, and cancels one that no lane has.
-func (b *bench) parkDrilled(t *testing.T, name string, after time.Duration) {
+// parkDrilled parks messages that are due within some seconds of each other, and cancels one that no lane has. It
+// returns when they are due. Those that a drill is to take somewhere are due in an hour, so that no slow machine
+// promotes them before: see bringForward.
+func (b *bench) parkDrilled(t *testing.T, name string, after time.Duration) map[string]time.Time {
 	t.Helper()
+	due := map[string]time.Time{}
 	for i := range drilled {
-		b.parkOne(t, fmt.Sprint(name, "-", i), message.After(after+time.Duration(i)*50*time.Millisecond))
+		id := fmt.Sprint(name, "-", i)
+		due[id] = b.parkOne(t, id, message.After(after+time.Duration(i)*50*time.Millisecond))
 	}
 	b.parkOne(t, name+"-cancelled", message.After(after+15*time.Second))
 	b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Cancel(t.Context(), name+"-cancelled"))
+	return due
+}
+
+// bringForward wants what was parked in an hour to be there with its due time, and has it come soon. What was cancelled
+// still is.
+func (b *bench) bringForward(t *testing.T, name string, due map[string]time.Time) {
+	t.Helper()
+	for i := range drilled {
+		id := fmt.Sprint(name, "-", i)
+		if m, err := b.park.Get(t.Context(), id); err != nil || m.State != redisbridge.StateParked || !m.Due.Equal(due[id]) {
+			t.Errorf("%s: %+v (%v), want it parked, and due %v", id, m, err, due[id])
+		}
+		b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), id, message.After(2*time.Second+time.Duration(i)*50*time.Millisecond)))
+	}
+	b.changed(t, redisbridge.OutcomeCancelledBefore, 1)(b.park.Reschedule(t.Context(), name+"-cancelled", message.After(2*time.Second)))
 }
 
 // awaitDrilled waits for these messages, in one of some places.
@@ -56,12 +75,13 @@ func TestRecoverFromALostRedis(t *testing.T) {
 	b.installed(t)
 	b.run(t, nil)
 	b.awaitBeat(t)
-	b.parkDrilled(t, "m", 20*time.Second)
+	due := b.parkDrilled(t, "m", time.Hour)
 	file := exported(t, b.park)
 	b.empty(t)
 	b.awaitCondition(t, health.Foreign)
 	b.adopt(t, true)
 	importAll(t, b.park, file)
+	b.bringForward(t, "m", due)
 	awaitDrilled(t, "m", b)
 }
 
@@ -70,7 +90,7 @@ func TestRecoverFromARolledBackRedis(t *testing.T) {
 	b := newBench(t, short())
 	stop := b.run(t, nil)
 	b.awaitBeat(t)
-	b.parkDrilled(t, "before", 25*time.Second)
+	before := b.parkDrilled(t, "before", time.Hour)
 	restore := b.remember(t, b.client.Pipelined, func() []string { return b.keys(t) })
 	stop()
 	if err := b.client.HSet(t.Context(), b.layoutKey(), "beat", 100).Err(); err != nil { // much later
@@ -79,13 +99,15 @@ func TestRecoverFromARolledBackRedis(t *testing.T) {
 	stop = b.run(t, nil)
 	until(t, "RabbitMQ is told", func() bool { return b.layout(t, "beat") == "101" && b.messagesIn(t, b.topology.Installation()) == 1 })
 	stop()
-	b.parkDrilled(t, "since", 25*time.Second)
+	since := b.parkDrilled(t, "since", time.Hour)
 	file := exported(t, b.park)
 	restore()
 	b.run(t, nil)
 	until(t, "it is refused", func() bool { return b.layout(t, "refused") != "" })
 	b.adopt(t, true)
 	importAll(t, b.park, file)
+	b.bringForward(t, "before", before)
+	b.bringForward(t, "since", since)
 	awaitDrilled(t, "before", b)
 	awaitDrilled(t, "since", b)
 }
@@ -96,13 +118,14 @@ func TestRecoverWhenBothAreLost(t *testing.T) {
 	old.installed(t)
 	stop := old.run(t, nil)
 	old.awaitBeat(t)
-	old.parkDrilled(t, "m", 20*time.Second)
+	due := old.parkDrilled(t, "m", time.Hour)
 	file := exported(t, old.park)
 	stop()
 	old.empty(t)
 	b := old.elsewhere(t) // a RabbitMQ that knows nothing
 	b.run(t, nil)
 	importAll(t, b.park, file)
+	b.bringForward(t, "m", due)
 	awaitDrilled(t, "m", b)
 	b.awaitOver(t, health.Foreign)
 }
@@ -114,13 +137,14 @@ func TestMoveToAnotherRabbitMQ(t *testing.T) {
 	old.awaitBeat(t)
 	other := old.elsewhere(t)
 	old.parkDrilled(t, "soon", 2*time.Second) // some of it is in lanes when the bridges stop
-	old.parkDrilled(t, "late", 15*time.Second)
+	due := old.parkDrilled(t, "late", time.Hour)
 	until(t, "some have come", func() bool { return len(old.arrivals.of("soon-0")) == 1 })
 	stop()
 	if a := other.adopt(t, true); !a.Adopted {
 		t.Errorf("got %+v; want it adopted", a)
 	}
 	other.run(t, nil)
+	other.bringForward(t, "late", due)
 	awaitDrilled(t, "soon", old, other)
 	awaitDrilled(t, "late", other)
 	awaitForeign(t, old.start(t, func(*redisbridge.Config) {}))
@@ -134,7 +158,7 @@ func TestMoveToAnotherRedis(t *testing.T) {
 	b.installed(t)
 	stop := b.run(t, nil)
 	b.awaitBeat(t)
-	b.parkDrilled(t, "old", 20*time.Second)
+	old := b.parkDrilled(t, "old", time.Hour)
 	stop()
 	file := exported(t, b.park)
 	b.empty(t) // and so it is the new one
@@ -143,9 +167,11 @@ func TestMoveToAnotherRedis(t *testing.T) {
 		t.Errorf("who parks before it is adopted is told %v, want ErrForeign", err)
 	}
 	b.adopt(t, true)
-	b.parkDrilled(t, "new", 20*time.Second)
+	since := b.parkDrilled(t, "new", time.Hour)
 	importAll(t, b.park, file)
 	b.run(t, nil)
+	b.bringForward(t, "old", old)
+	b.bringForward(t, "new", since)
 	awaitDrilled(t, "old", b)
 	awaitDrilled(t, "new", b)
 }
@@ -158,7 +184,7 @@ func TestRecoverFromALostRabbitMQ(t *testing.T) {
 	b, other := newBench(t, c), newBench(t, c)
 	stop := b.run(t, nil)
 	b.awaitBeat(t)
-	b.parkDrilled(t, "parked", 25*time.Second)
+	parked := b.parkDrilled(t, "parked", time.Hour)
 	due := map[string]time.Time{}
 	for i := range drilled {
 		id := fmt.Sprint("in-lane-", i)
@@ -185,6 +211,7 @@ func TestRecoverFromALostRabbitMQ(t *testing.T) {
 	maps.DeleteFunc(file, func(_ string, one redisbridge.Stored) bool { return one.State != redisbridge.StateInLane })
 	importAll(t, other.park, file)
 	other.run(t, nil)
+	b.bringForward(t, "parked", parked)
 	awaitDrilled(t, "parked", b)
 	for id, at := range due {
 		if at.After(read) { // otherwise it may have been due before the export came to it
