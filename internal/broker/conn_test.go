@@ -65,6 +65,7 @@ func TestConnectionClosedByAnOperatorComesBack(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the management API never showed the connection")
 		}
+		<-time.After(100 * time.Millisecond) // or it is ever more that waits for the broker, and is to be got at the end
 		load()
 	}
 	load()
