@@ -41,9 +41,16 @@ func openChannel(t *testing.T, r *servers.RabbitMQ) *amqp.Channel {
 	return ch
 }
 
-func TestRabbitMQKeepsDurableMessagesThroughRestartAndKill(t *testing.T) {
+// One server for both: to start one costs more than the rest.
+func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
 	r := startRabbitMQ(t)
+	t.Run("paused, it answers again after Resume", func(t *testing.T) { answersAfterResume(t, r) })
+	t.Run("keeps durable messages through Restart and Kill", func(t *testing.T) { keepsMessages(t, r) })
+}
+
+func keepsMessages(t *testing.T, r *servers.RabbitMQ) {
+	t.Helper()
 	ch := openChannel(t, r)
 	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
 	if _, err := ch.QueueDeclare("orders", true, false, false, false, arguments); err != nil {
@@ -87,9 +94,8 @@ func TestRabbitMQKeepsDurableMessagesThroughRestartAndKill(t *testing.T) {
 	}
 }
 
-func TestRabbitMQPausedAnswersAgainAfterResume(t *testing.T) {
-	t.Parallel()
-	r := startRabbitMQ(t)
+func answersAfterResume(t *testing.T, r *servers.RabbitMQ) {
+	t.Helper()
 	if err := r.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
