@@ -184,7 +184,7 @@ func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, "", "check", "config", "prometheus.yml")
 	promtool(t, "", "check", "rules", "alerts.yml")
-	promtool(t, "", "test", "rules", "alerts_test.yml")
+	promtool(t, "", "test", "rules", "alerts_test.yml", "alerts_day_test.yml")
 }
 
 // A bridge, a consumer and a publisher tell what they do, in a form that promtool has
