@@ -3,7 +3,6 @@ package migration
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -224,20 +223,17 @@ const detailedRates = "which connection publishes to which exchange: the broker 
 // connectionNames are those that clients have given their connections.
 func connectionNames(ctx context.Context, m *topology.Management) (map[string]string, error) {
 	var connections []struct {
-		Name       string          `json:"name"`
-		Properties json.RawMessage `json:"client_properties"` // [] where there are none
+		Name       string `json:"name"`
+		Properties struct {
+			Name string `json:"connection_name"`
+		} `json:"client_properties"`
 	}
 	if err := m.Get(ctx, "vhosts/{vhost}/connections", &connections); err != nil {
 		return nil, err
 	}
 	names := map[string]string{}
 	for _, c := range connections {
-		var given struct {
-			Name string `json:"connection_name"`
-		}
-		if json.Unmarshal(c.Properties, &given) == nil {
-			names[c.Name] = given.Name
-		}
+		names[c.Name] = c.Properties.Name
 	}
 	return names, nil
 }

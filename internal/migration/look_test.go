@@ -30,7 +30,8 @@ func node(t *testing.T, overview string, delayed int) *topology.Management {
 		{"connection_details": {"name": "one"}, "user": "app", "message_stats": {"publish": 5, "publish_details": {"rate": 1}}},
 		{"connection_details": {"name": "two"}, "user": "app", "message_stats": {"publish": 9, "publish_details": {"rate": 2.5}}},
 		{"connection_details": {"name": "one"}, "user": "app", "message_stats": {"publish": 6, "publish_details": {"rate": 2}}},
-		{"connection_details": {"name": "three"}, "user": "app"}]`)
+		{"connection_details": {"name": "three"}, "user": "app"},
+		{"connection_details": [], "user": "app"}]`)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	m, err := topology.NewManagement(strings.Replace(server.URL, "http://", "http://user:secret@", 1), "shop")
