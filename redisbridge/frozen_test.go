@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -37,11 +39,13 @@ func TestRedisThatStandsStill(t *testing.T) {
 	if err := park(early, "before"); err != nil {
 		t.Fatal(err)
 	}
-	each := func(do func(*servers.Redis) error) {
+	each := func(do func(*servers.Redis) error) { // at once: the early one looks at Redis anew after some seconds
+		var all errgroup.Group
 		for _, node := range p.store.Nodes() {
-			if err := do(node); err != nil {
-				t.Fatal(err)
-			}
+			all.Go(func() error { return do(node) })
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	each(func(node *servers.Redis) error { return node.Pause(t.Context()) })

@@ -74,6 +74,8 @@
 //     a repetition from the inbox at any time; so nothing is said of one that asked for
 //     the same instant and comes after the new time. A message out of the inbox may be
 //     parked twice, if it was due before the bridge had heard that it was parked.
+//   - Whether a message comes again that had come, and was repeated before it was due by the clock of
+//     Redis, which was set back: it waited once more, and the repetition was that message.
 //   - Of a message that had come before a later copy was cancelled, whether it should have
 //     come again: that one could not be cancelled any more.
 //   - Whether a tombstone, or a new time of a message of which nothing is known, must

@@ -78,13 +78,29 @@ func (r *record) underWay(o *outage) bool {
 func (r *record) step(o *outage) {
 	// By a clock that was set back a later message with its ID may seem to have been published before it came.
 	for i := range r.attempts {
-		if a := &r.attempts[i]; o.fault.Steps != 0 && a.outcome == Published && a.at <= o.mended && len(r.received) > 0 && r.tookForCopy(max(a.at, o.fault.At)) {
+		a := &r.attempts[i]
+		if o.fault.Steps == 0 || a.outcome != Published {
+			continue
+		}
+		if a.at <= o.mended && len(r.received) > 0 && r.tookForCopy(max(a.at, o.fault.At)) || r.waitsAgain(a, o) {
 			a.outcome = Unknown
 		}
 	}
 	if r.underWay(o) {
 		r.clockAhead, r.clockBehind = max(r.clockAhead, o.fault.Steps), max(r.clockBehind, -o.fault.Steps)
 	}
+}
+
+// waitsAgain says whether a message had come, and waited in Redis once more when it was published again, since the
+// clock was set back: a repetition until it is due is that message, and has its due time.
+func (r *record) waitsAgain(a *attempt, o *outage) bool {
+	clock := a.at
+	if o.fault.Steps < 0 && a.answered >= o.fault.At && a.at <= o.mended {
+		clock += o.fault.Steps
+	}
+	return r.underWay(o) && 1000*a.due > clock && slices.ContainsFunc(r.received, func(e Event) bool {
+		return e.Attempt == 0 && e.Due == a.due && e.At < a.at
+	})
 }
 
 // wrongClock returns by how many microseconds an order may have come too early by the clock of

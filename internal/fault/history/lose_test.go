@@ -180,13 +180,34 @@ func TestWrongClock(t *testing.T) {
 	early := func(by int64) func(*run) {
 		return func(r *run) { r.deliver(asked-by, consumer, history.EffectAlreadyClosed) }
 	}
+	onlyEarly := func(by int64) func(*run) {
+		return func(r *run) {
+			r.drop(history.Received, history.Effect, history.Acknowledged)
+			r.deliver(asked-by, consumer, history.EffectClosed)
+		}
+	}
+	repeated := func(at int64) func(*run) {
+		return func(r *run) { r.attempt(at, at+30_000_000, history.Published, due) }
+	}
 	for name, c := range map[string]struct {
 		change   []func(*run)
 		violates []string
 	}{
-		"early by less":                {[]func(*run){wrong(20_000_000, 21_000_000, 2_000_000), early(1_990_000)}, nil},
-		"early by more":                {[]func(*run){wrong(20_000_000, 21_000_000, -2_000_000), early(2_010_000)}, []string{"early " + order}},
-		"early by less than both":      {[]func(*run){wrong(2_000_000, 3_000_000, -2_000_000), wrong(20_000_000, 21_000_000, 1_000_000), early(2_990_000)}, nil},
+		"early by less":           {[]func(*run){wrong(20_000_000, 21_000_000, 2_000_000), early(1_990_000)}, nil},
+		"early by more":           {[]func(*run){wrong(20_000_000, 21_000_000, -2_000_000), early(2_010_000)}, []string{"early " + order}},
+		"early by less than both": {[]func(*run){wrong(2_000_000, 3_000_000, -2_000_000), wrong(20_000_000, 21_000_000, 1_000_000), early(2_990_000)}, nil},
+		"came early, and repeated when the clock is right and it is not due": {
+			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), repeated(asked - 500_000)}, nil,
+		},
+		"came early, and repeated when it is due": {
+			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), repeated(asked + 500_000)}, []string{"lost " + order},
+		},
+		"came, and repeated when the clock was set back": {
+			[]func(*run){wrong(32_000_000, 40_000_000, -2_000_000), repeated(32_500_000)}, nil,
+		},
+		"came, and repeated when the clock was set back by less": {
+			[]func(*run){wrong(32_000_000, 40_000_000, -1_000_000), repeated(32_500_000)}, []string{"lost " + order},
+		},
 		"early when it is right again": {[]func(*run){wrong(100_000, 900_000, 2_000_000), early(1_990_000)}, []string{"early " + order}},
 	} {
 		t.Run(name, func(t *testing.T) {
