@@ -190,9 +190,10 @@ func (p *Park) Handled(ctx context.Context, m *message.Message, h message.Handli
 // publishes it to the retry exchange when it is due. Where the queue is gone by then,
 // or not bound there by its name, the message ends in the unrouted queue.
 //
-// It returns nil once Redis has the message. After an error nothing was stored, unless
-// ctx has ended: where an answer is missing, it asks again until then. It makes a
-// consumer.Delayer of the Park.
+// It returns nil once Redis has the message. Where an answer is missing it asks again, until
+// ctx ends or Redis cannot be reached. After an error the message may be stored only where an
+// answer was missing; calling Delay again stores it once. It makes a consumer.Delayer of the
+// Park.
 func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) error {
 	if m.Journey.Queue == "" {
 		return fmt.Errorf("delay message %s: its Journey names no queue to come back to", m.ID)
