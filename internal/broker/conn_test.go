@@ -436,3 +436,36 @@ func TestConnectionCutDuringTheHandshake(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+// A broker that accepts a connection and says nothing keeps nobody who wants to end: the handshake may take ten seconds.
+func TestRunEndsDuringTheHandshake(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	conn, err := broker.New(broker.Config{URL: "amqp://" + silent.Addr().String() + "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- conn.Run(ctx) }()
+	client, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := io.ReadFull(client, make([]byte, 8)); err != nil { // the protocol header
+		t.Fatal(err)
+	}
+	cancel()
+	began := time.Now()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it ends after %v", took)
+	}
+}

@@ -64,6 +64,7 @@ func (c *Conn) dialHost(ctx context.Context, within time.Duration, rawURL string
 	}
 	properties := c.properties()
 	var socket net.Conn
+	shaken := func() bool { return true }
 	conn, err := amqp.DialConfig(plain, amqp.Config{
 		Heartbeat:  heartbeat,
 		Properties: properties,
@@ -74,6 +75,7 @@ func (c *Conn) dialHost(ctx context.Context, within time.Duration, rawURL string
 				return nil, err
 			}
 			socket = conn
+			shaken = context.AfterFunc(ctx, func() { _ = socket.Close() }) // the library's handshake knows no ctx
 			// The library lifts this deadline once the handshake is done.
 			if err = conn.SetDeadline(time.Now().Add(within)); err == nil && !isPlain {
 				conn, err = tlsurl.Client(ctx, conn, u.Query(), c.config.TLS, uri.Host)
@@ -85,6 +87,7 @@ func (c *Conn) dialHost(ctx context.Context, within time.Duration, rawURL string
 			return newSieve(gather(conn)), nil
 		},
 	})
+	shaken()
 	if err != nil {
 		return nil, nil, classifyDial(err, rawURL)
 	}
