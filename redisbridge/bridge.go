@@ -394,7 +394,6 @@ func (b *Bridge) calls() store.Calls {
 		Subscribed: func() {
 			b.promoter.WakeAll()
 			signal(b.hurry)
-			b.installation.Ask() // Redis was away, and may be another one
 		},
 		Members: func() { signal(b.hurry) },
 		Layout:  func() { b.readLayout() },

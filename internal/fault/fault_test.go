@@ -7,11 +7,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault"
 )
 
-// A minute of what `make fault` does. The continuous integration does more, and begins with the scenario that takes
-// long to build, to which this seed does not come (TestWhoBuildsAhead).
+// A minute of what `make fault` does. The continuous integration does more, without the race detector.
 func TestNoPromiseIsBroken(t *testing.T) {
 	t.Parallel()
-	c := fault.Config{Duration: time.Minute, Seed: 4, Progress: t.Output()}
+	c := fault.Config{Duration: time.Minute, Seed: 3, Progress: t.Output()}
 	result, err := fault.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -92,14 +92,14 @@ func (r *record) step(o *outage) {
 }
 
 // waitsAgain says whether a message had come, and waited in Redis once more when it was published again, since the
-// clock was set back: a repetition until it is due is that message, and has its due time.
+// clock was set back: a repetition until it is due is that message, and has its due time where that is answered.
 func (r *record) waitsAgain(a *attempt, o *outage) bool {
-	clock := a.at
-	if o.fault.Steps < 0 && a.answered >= o.fault.At && a.at <= o.mended {
+	clock, inbox := a.at, a.due == 0 // from where a bridge takes it at any time
+	if o.fault.Steps < 0 && (inbox || a.answered >= o.fault.At) && a.at <= o.mended {
 		clock += o.fault.Steps
 	}
-	return r.underWay(o) && 1000*a.due > clock && slices.ContainsFunc(r.received, func(e Event) bool {
-		return e.Attempt == 0 && e.Due == a.due && e.At < a.at
+	return r.underWay(o) && slices.ContainsFunc(r.received, func(e Event) bool {
+		return e.Attempt == 0 && e.At < a.at && (inbox || e.Due == a.due) && 1000*e.Due > clock
 	})
 }
 

@@ -199,6 +199,16 @@ func TestWrongClock(t *testing.T) {
 		"came early, and repeated when the clock is right and it is not due": {
 			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), repeated(asked - 500_000)}, nil,
 		},
+		"came early, and repeated through the inbox when it is not due": {
+			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), func(r *run) {
+				r.attempt(asked-500_000, asked+29_500_000, history.Published, 0)
+			}}, nil,
+		},
+		"came early, and repeated through the inbox when it is due": {
+			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), func(r *run) {
+				r.attempt(asked+500_000, asked+30_500_000, history.Published, 0)
+			}}, []string{"lost " + order},
+		},
 		"came early, and repeated when it is due": {
 			[]func(*run){wrong(20_000_000, 30_000_000, 2_000_000), onlyEarly(1_500_000), repeated(asked + 500_000)}, []string{"lost " + order},
 		},
