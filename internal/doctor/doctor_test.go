@@ -650,6 +650,14 @@ func otherRedis(t *testing.T, i *installation) {
 	t.Helper()
 	i.bridge(t, i.Env, i.client(t, i.RedisURL))
 	i.hasNot(t, ofSharing, "bridge-of-other-redis")
+	ch := i.dial(t)
+	until(t, "RabbitMQ knows the installation, or each bridge would make one up", func() bool {
+		q, err := ch.QueueDeclarePassive(i.config.Topology.Installation(), true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Messages == 1
+	})
 	stop := i.bridge(t, i.Env, i.client(t, strings.TrimSuffix(i.RedisURL, "/0")+"/1"))
 	f := i.has(t, ofSharing, "bridge-of-other-redis", "bridge ")
 	stop()
