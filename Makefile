@@ -4,10 +4,9 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Most tests wait for a broker rather than for a processor, so many run at a time, of three packages at least. RACE=1
-# looks for data races, too, which takes twice as long on two cores.
-PACKAGES   := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 3 ? n : 3)))
-GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -p=$(PACKAGES) -parallel=8 -timeout=20m
+# Most tests wait for a broker rather than for a processor, so many run at a time. RACE=1 looks for data races, too,
+# which takes twice as long on two cores.
+GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -parallel=8 -timeout=20m
 # Begun first, so that none of them is alone at the end: the longest, then those that mostly wait.
 LONGEST    := ./redisbridge ./cmd/delaybridge ./internal/fault ./internal/doctor ./topology ./consumer ./producer/... \
 	./internal/broker ./internal/servers
