@@ -7,7 +7,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault"
 )
 
-// A minute of what `make fault` does. The continuous integration does more, without the race detector.
+// A minute of what `make fault` does. The continuous integration does two, without the race detector.
 func TestNoPromiseIsBroken(t *testing.T) {
 	t.Parallel()
 	c := fault.Config{Duration: time.Minute, Seed: 3, Progress: t.Output()}

@@ -156,27 +156,6 @@ func TestIntactSeesEveryChange(t *testing.T) {
 	}
 }
 
-// Only a run that comes to the scenario builds what that needs, which takes longer than all other tests of this package
-// where nothing is cached.
-func TestWhoBuildsAhead(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		c    Config
-		want bool
-	}{
-		{Config{Duration: time.Minute, Seed: 4}, false},
-		{Config{Duration: time.Minute, Seed: 3}, true}, // TestNoPromiseIsBroken
-		{Config{Duration: 90 * time.Second, Seed: 19}, true},
-		{Config{Duration: 10 * time.Minute, Seed: 4}, true},
-		{Config{Duration: 10 * time.Second, Only: skewScenario}, true},
-		{Config{Duration: 10 * time.Second, Only: "release changed"}, false},
-	} {
-		if got := tc.c.mayDeal(skewScenario); got != tc.want {
-			t.Errorf("%+v: comes to it: %v, want %v", tc.c, got, tc.want)
-		}
-	}
-}
-
 func TestTimeIsDivided(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -102,19 +102,16 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Building takes both processors for a minute or more where nothing is cached, and only one
-	// scenario needs it. So a run that hardly comes to that scenario does not build ahead.
+	// Building takes a minute or more where nothing is cached, and only one
+	// scenario needs it.
 	skewed := sync.OnceValues(func() (string, error) {
 		path := filepath.Join(dir, "skewed")
 		return path, skew.Build(ctx, "github.com/delaybridge/delaybridge/internal/fault/cmd/fault", path)
 	})
-	var building sync.WaitGroup
-	if c.mayDeal(skewScenario) {
-		building.Go(func() { _, _ = skewed() }) // whoever needs it asks again
-	}
+	go skewed() //nolint:errcheck // the scenario calls it again, and gets the error
 	defer func() {
-		building.Wait()
-		_ = os.Remove(filepath.Join(dir, "skewed"))
+		path, _ := skewed()
+		_ = os.Remove(path)
 	}()
 	earlier := sync.OnceValues(func() (string, error) {
 		path := filepath.Join(dir, "earlier")
@@ -343,7 +340,7 @@ func (w *world) operate(ctx context.Context) (leave func()) {
 
 // play lets an act go on until its end, and its last injections come to theirs.
 func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.Time) error {
-	dealer := s.dealer(s.part, n, a)
+	dealer := dealer{deck: a.deck, seed: s.Seed, stream: uint64(s.part.kind)<<32 + uint64(n)<<16}
 	var hands sync.WaitGroup
 	failed := make([]error, a.hands)
 	for hand := range a.hands {
@@ -387,27 +384,6 @@ type dealer struct {
 
 	mu sync.Mutex
 	n  int
-}
-
-// dealer returns that of the nth act of a part.
-func (c *Config) dealer(p part, n int, a *act) *dealer {
-	return &dealer{deck: a.deck, seed: c.Seed, stream: uint64(p.kind)<<32 + uint64(n)<<16}
-}
-
-// mayDeal reports whether a run is long enough to come to a scenario, if none takes less than some seconds.
-func (c *Config) mayDeal(scenario string) bool {
-	const least = 4 * time.Second
-	for _, p := range c.parts() {
-		for n, a := range c.acts(p) {
-			d := c.dealer(p, n, &a)
-			for range max(a.atLeast, a.hands*int(a.duration/least)) {
-				if s, _ := d.deal(); s.name == scenario {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 func (d *dealer) dealt() int {

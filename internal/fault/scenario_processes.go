@@ -47,7 +47,7 @@ func processScenarios() []scenario {
 		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
 		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
 		{"release changed", []string{ourProcesses}, single | apart, (*injection).changeRelease},
-		{skewScenario, append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
+		{"wrong clocks", append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
 	}
 	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
 		list = append(list, scenario{"bridge dies: " + step.String(), allBridges(), anywhere, func(i *injection) error {
@@ -164,9 +164,6 @@ func (i *injection) atStep(p *process, step string) error {
 	}
 	return nil
 }
-
-// skewScenario needs a program that is built for it: see Run.
-const skewScenario = "wrong clocks"
 
 // wrongClocks moves the clocks of a bridge and of the producer by minutes, each
 // by its own.
