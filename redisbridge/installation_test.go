@@ -180,7 +180,7 @@ func TestPublisherRefusesAnEmptiedRedis(t *testing.T) {
 	}
 }
 
-// A prefix that neither knows is a new one. A broker that is away keeps nobody from parking.
+// Where neither server knows an installation, the prefix is new. Parking works while the broker is away.
 func TestPublisherTakesANewRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, short())

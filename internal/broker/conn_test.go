@@ -437,7 +437,7 @@ func TestConnectionCutDuringTheHandshake(t *testing.T) {
 	}
 }
 
-// A broker that accepts a connection and says nothing keeps nobody who wants to end: the handshake may take ten seconds.
+// Run ends with its context also while a broker is silent during the handshake, which may take ten seconds.
 func TestRunEndsDuringTheHandshake(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

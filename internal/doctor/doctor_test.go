@@ -121,7 +121,7 @@ func differs(t *testing.T, i *installation) {
 	i.hasNot(t, ofTopology, f.Code)
 }
 
-// What an earlier configuration has left is pruned. One that only has the name of a tier is somebody else's.
+// Queues of an earlier configuration are pruned. A queue whose name only begins like that of a tier is not reported.
 func leftover(t *testing.T, i *installation) {
 	t.Helper()
 	ch := i.dial(t)

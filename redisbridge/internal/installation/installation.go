@@ -284,8 +284,8 @@ func (r *records) replace(ctx context.Context, next store.Installation) error {
 	return nil
 }
 
-// Known reports whether the broker of a URL knows an installation. It says no where it cannot tell: a broker that is away
-// keeps nobody from publishing.
+// Known reports whether the broker of a URL knows an installation. It says no where it cannot tell, since
+// publishers park also while the broker is away.
 func Known(ctx context.Context, amqpURL string, t *topology.Topology) bool {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	conn, err := broker.New(broker.Config{
