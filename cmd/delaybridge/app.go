@@ -193,9 +193,9 @@ func build() buildInfo {
 
 func newVersionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and date", Args: usageArgs(cobra.NoArgs)}
-	format := outputFlag(cmd, formatTable, formatJSON)
+	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		if *format == formatJSON {
+		if *format != formatTable {
 			return a.printBuild()
 		}
 		b := build()
@@ -210,11 +210,11 @@ func (a *app) printBuild() error { return json.NewEncoder(a.out).Encode(build())
 // versionFlag adds --version to a command that otherwise prints its help.
 func versionFlag(root *cobra.Command, a *app) {
 	asked := root.Flags().Bool("version", false, "print the version; with -o json commit and date, too")
-	format := outputFlag(root, formatTable, formatJSON)
+	format := outputFlag(root, formatTable, formatJSON, formatJSONL)
 	help := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case *asked && *format == formatJSON:
+		case *asked && *format != formatTable:
 			return a.printBuild()
 		case *asked:
 			_, err := fmt.Fprintln(a.out, "delaybridge "+version())

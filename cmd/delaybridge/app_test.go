@@ -73,14 +73,14 @@ func TestVersion(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 	_, want, _ := runIn(t, nil, "version", "-o", "json")
-	for _, args := range [][]string{{"--version", "-o", "json"}, {"-o", "json", "--version"}, {"--output=json", "--version"}} {
+	for _, args := range [][]string{{"--version", "-o", "json"}, {"-o", "json", "--version"}, {"--output=json", "--version"}, {"--version", "-o", "jsonl"}, {"version", "-o", "jsonl"}} {
 		if code, stdout, stderr := runIn(t, nil, args...); code != exitOK || stdout != want || !strings.HasPrefix(stdout, `{"version":`) {
 			t.Errorf("%v: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
 		}
 	}
 	for line, want := range map[string]string{
 		"-o json":           "--output goes with --version",
-		"--version -o yaml": `--output "yaml": use table, json`,
+		"--version -o yaml": `--output "yaml": use table, json, jsonl`,
 		"--version bridge":  "unknown flag: --version",
 	} {
 		if code, stdout, stderr := runIn(t, nil, strings.Fields(line)...); code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
