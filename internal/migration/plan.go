@@ -72,7 +72,7 @@ type Bound struct {
 	Source          string `json:"source"`
 	Destination     string `json:"destination"`
 	DestinationKind string `json:"destination_type"`
-	Key             string `json:"routing_key"`
+	Key             string `json:"key"`
 	Arguments       Table  `json:"arguments"`
 	State           string `json:"state"`
 }

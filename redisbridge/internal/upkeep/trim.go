@@ -199,7 +199,7 @@ func (t *Trim) remove(queue string, d *amqp.Delivery, counts Removed) error {
 
 // described is what a log line says of a message.
 func described(d *amqp.Delivery) []any {
-	return []any{"id", d.MessageId, "exchange", d.Exchange, "routing_key", d.RoutingKey, "bytes", len(d.Body), "headers", headersText(d.Headers)}
+	return []any{"id", d.MessageId, "exchange", d.Exchange, "key", d.RoutingKey, "bytes", len(d.Body), "headers", headersText(d.Headers)}
 }
 
 // headersText is what tells where a message comes from and why it is there; bodies stay out of logs.
