@@ -34,7 +34,7 @@ const (
 	closingKey = keyPrefix + "a"
 	skus       = 8
 	stockEach  = 1_000_000
-	// largeBody is more than a frame of AMQP, and than what a lot of parked messages has room for.
+	// largeBody is more than a frame of AMQP, and than a batch of parked messages has room for.
 	largeBody = 2 << 20
 	// longestOrder keeps the time to wait at the end short.
 	longestOrder = 8 * time.Second

@@ -97,18 +97,18 @@ func (l *Ledger) Mark(ctx context.Context, tx *sql.Tx, key string) (first bool, 
 	return false, fmt.Errorf("ledger: mark %q: %w", key, err)
 }
 
-// lot is how many marks one transaction forgets, so that none is long.
-const lot = 10_000
+// batch is how many marks one transaction forgets, so that none is long.
+const batch = 10_000
 
 // Forget implements [ledger.Forgetter].
 func (l *Ledger) Forget(ctx context.Context, before time.Time) (forgotten int64, err error) {
 	for {
-		result, err := l.db.ExecContext(ctx, `DELETE FROM delaybridge_ledger WHERE done_ms < ? LIMIT ?`, before.UnixMilli(), lot)
+		result, err := l.db.ExecContext(ctx, `DELETE FROM delaybridge_ledger WHERE done_ms < ? LIMIT ?`, before.UnixMilli(), batch)
 		if err != nil {
 			return forgotten, fmt.Errorf("ledger: forget marks: %w", err)
 		}
 		n, err := result.RowsAffected()
-		if forgotten += n; err != nil || n < lot {
+		if forgotten += n; err != nil || n < batch {
 			return forgotten, err
 		}
 	}

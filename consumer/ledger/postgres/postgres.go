@@ -84,18 +84,18 @@ func (l *Ledger) Mark(ctx context.Context, tx pgx.Tx, key string) (first bool, e
 	return tag.RowsAffected() == 1, nil
 }
 
-// lot is how many marks one transaction forgets, so that none is long.
-const lot = 10_000
+// batch is how many marks one transaction forgets, so that none is long.
+const batch = 10_000
 
 // Forget implements [ledger.Forgetter].
 func (l *Ledger) Forget(ctx context.Context, before time.Time) (forgotten int64, err error) {
 	for {
-		tag, err := l.pool.Exec(ctx, deleteMarks, before, lot)
+		tag, err := l.pool.Exec(ctx, deleteMarks, before, batch)
 		if err != nil {
 			return forgotten, fmt.Errorf("ledger: forget marks: %w", err)
 		}
 		forgotten += tag.RowsAffected()
-		if tag.RowsAffected() < lot {
+		if tag.RowsAffected() < batch {
 			return forgotten, nil
 		}
 	}

@@ -55,12 +55,12 @@ func (l *SQL) Mark(ctx context.Context, tx *sql.Tx, key string) (first bool, err
 // Forget implements [ledger.Forgetter].
 func (l *SQL) Forget(ctx context.Context, before time.Time) (forgotten int64, err error) {
 	for {
-		result, err := l.db.ExecContext(ctx, deleteMarks, before, lot)
+		result, err := l.db.ExecContext(ctx, deleteMarks, before, batch)
 		if err != nil {
 			return forgotten, fmt.Errorf("ledger: forget marks: %w", err)
 		}
 		n, err := result.RowsAffected()
-		if forgotten += n; err != nil || n < lot {
+		if forgotten += n; err != nil || n < batch {
 			return forgotten, err
 		}
 	}
