@@ -71,7 +71,7 @@ func (m *Message) PublishingIn(headers amqp.Table, j Journey) amqp.Publishing {
 	}
 }
 
-// FromDelivery returns the message of a delivery as its publisher sent it, whoever that is: of
+// FromDelivery returns the message of a delivery as its publisher sent it, whether Go or foreign: of
 // its headers whose names are reserved only those count in which expiration, priority and RabbitMQ's own
 // delay travel, as a publisher may set these anyway. So Journey is empty. What may be read of a journey tells
 // [github.com/delaybridge/delaybridge/topology.Topology.Message]. Body is not copied.

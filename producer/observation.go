@@ -10,7 +10,7 @@ import (
 // Observation is what Config.Observe is told of one call of [Producer.Publish].
 type Observation struct {
 	Message message.Message // whose body and headers are not to be changed
-	Receipt Receipt         // zero after an error, but for ErrCancelled
+	Receipt Receipt         // zero after an error other than ErrCancelled
 	Err     error
 	// Took is how long the call lasted: until the broker's confirm or Redis' answer, the
 	// wait for a connection included.

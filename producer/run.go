@@ -70,7 +70,7 @@ func (p *Producer) drain(ctx context.Context) {
 type gate struct {
 	open  context.Context // ends, with a cause, when the gate is shut
 	close context.CancelCauseFunc
-	empty chan struct{} // closed once it is shut and nobody is inside
+	empty chan struct{} // closed once it is shut and no call is inside
 
 	mu     sync.Mutex
 	inside int

@@ -70,7 +70,7 @@ func newMeters(registerer prometheus.Registerer, prefix, queue string) (*consume
 	set := meters.NewSet(registerer, prefix)
 	messages := set.Counter("consumer_messages_total", "Messages that the consumer is done with, by outcome.", "queue", "outcome")
 	lateness := set.Histogram("consumer_lateness_seconds",
-		"How long after they were due messages met their handler, by the consumer's clock; what is early is in the first bucket. Without those whose due time nobody says.",
+		"How long after they were due messages met their handler, by the consumer's clock; what is early is in the first bucket. Without those whose due time is not known.",
 		LatenessSeconds(), "queue", "path")
 	early := set.Counter("consumer_early_total", "Messages that met their handler before they were due, by the consumer's clock.", "queue")
 	retries := set.Counter("consumer_retries_total", "Calls of the handler for a message that it has failed at before.", "queue")

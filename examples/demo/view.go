@@ -21,7 +21,7 @@ type view interface {
 	draw(picture) // is called for every frame
 }
 
-// newView is a timeline in place on a terminal that is large enough for so many
+// newView is a timeline in place on a terminal that is large enough for this many
 // rows, and plain lines everywhere else.
 func newView(out *os.File, rows int) view {
 	fd := int(out.Fd())

@@ -158,7 +158,7 @@ func appendDecodable(to, table []byte) []byte {
 			break
 		}
 		rest, err := checkValue(table[name:], 0)
-		if rest == nil && err != nil { // nobody can tell where the next one begins
+		if rest == nil && err != nil { // it is not known where the next one begins
 			break
 		}
 		entry := table[:len(table)-len(rest)]

@@ -122,7 +122,7 @@ func (o overview) counts() bool { return o.RatesMode != ratesNone && !o.DisableS
 func add(samples map[string]Sample, exchanges []counted, entries map[string]string, first, counts bool) {
 	published := map[string]*int64{}
 	for _, x := range exchanges {
-		n := new(int64) // nobody has published
+		n := new(int64) // none was published
 		if x.Stats != nil && x.Stats.In != nil {
 			n = x.Stats.In
 		}

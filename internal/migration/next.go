@@ -20,7 +20,7 @@ func (p *Plan) steps() []string {
 		steps = append(steps, "create all this: the same command with --apply")
 	}
 	steps = append(steps,
-		"give whoever applies the topology, bridges and Go producers the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES); bridges take the messages without a restart, and put back what somebody deletes after one",
+		"give the process that applies the topology, bridges and Go producers the setting entries: "+p.Setting+" (or DELAYBRIDGE_ENTRIES); bridges take the messages without a restart, and put back what somebody deletes after one",
 		"let each service that declares the old exchange, or binds its queue to it, bind its queue to the ready exchange as well, and declare none of the new ones",
 	)
 	if len(p.Findings) > 0 {

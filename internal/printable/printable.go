@@ -140,7 +140,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return max(0, n-held), err
 }
 
-// Flush writes what it holds of a rune that nobody has completed.
+// Flush writes what it holds of a rune that is not complete.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

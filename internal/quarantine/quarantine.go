@@ -1,4 +1,4 @@
-// Package quarantine looks at the messages that nobody could process, sends them on,
+// Package quarantine looks at the messages that no consumer could process, sends them on,
 // and removes them.
 //
 // All of it is done over AMQP by a consumer of the quarantine queue. What it looks at

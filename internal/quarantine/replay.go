@@ -45,7 +45,7 @@ var (
 // Replaying says how messages are replayed.
 type Replaying struct {
 	To         Target
-	Limit      int  // at most so many messages; 0 is all of them
+	Limit      int  // at most this many messages; 0 is all of them
 	Incomplete bool // also those with headers that cannot be decoded, and without these
 }
 

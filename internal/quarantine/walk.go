@@ -22,7 +22,7 @@ const (
 	// connection has no more than two thousand channels.
 	perChannel = 4
 	// pollEvery is after how long without a message a walk asks whether there are
-	// any. So many times in a row it has to hear that there are none, since what is
+	// any. It has to hear this many times in a row that there are none, since what is
 	// on its way here counts as gone, and patience is how often it asks in vain.
 	pollEvery = 250 * time.Millisecond
 	timesNone = 3
@@ -51,7 +51,7 @@ type walk struct {
 	lost       chan *amqp.Error   // why one of them is, or nil
 	deliveries chan amqp.Delivery // of all consumers
 	consumers  int
-	left       int // of those that were there at the beginning, so many are still to come
+	left       int // how many of those that were there at the beginning are still to come
 	held       int // unacknowledged
 	matched    int
 	quiet      int // times that pollEvery was over without a message

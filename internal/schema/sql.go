@@ -39,7 +39,7 @@ const tableComment = "delaybridge"
 
 var created = regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+)`)
 
-// isOurs refuses a table of somebody else's that has the name of the one that a script makes: to make
+// isOurs refuses another program's table that has the name of the one that a script makes: to make
 // that if it does not exist would adopt it. One of ours, which an interrupted script has left, says so
 // in its comment.
 func isOurs(ctx context.Context, conn *sql.Conn, script string) error {

@@ -129,7 +129,7 @@ func mayHavePassword(text string) bool {
 	return err != nil || u.User != nil || u.RawQuery != "" || u.Scheme == ""
 }
 
-// ofPerson are settings of whoever types the command, and of no installation.
+// ofPerson are settings of the person who types the command, and of no installation.
 func ofPerson(key string) bool {
 	return key == "log-level" || key == "log-format" || key == "connect-timeout"
 }

@@ -117,7 +117,7 @@ type Sources struct {
 	// File is a YAML file, and FileFrom who named it. Empty is that of FileVariable, or none.
 	File, FileFrom string
 	// Context is the name of a set of settings in the file of contexts, which takes the place of
-	// the settings file and, but for logs and patience, of the environment. Empty is that of
+	// the settings file and, except for logs and patience, of the environment. Empty is that of
 	// ContextVariable, or none.
 	Context string
 }

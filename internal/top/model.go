@@ -26,7 +26,7 @@ func NewModel(book *Book, interval time.Duration, pause func(bool)) *Model {
 	}
 }
 
-// clockMsg has ages go on while nobody answers.
+// clockMsg has ages go on while no server answers.
 type clockMsg time.Time
 
 func (m *Model) tick() tea.Cmd {

@@ -189,7 +189,7 @@ func (f *finder) queues(p *Picture) {
 	f.inbox(p)
 	if n := p.Unrouted.Messages; n != nil && *n > 0 {
 		f.add(Problem{
-			Kind: "unrouted", Grave: true, Text: "unrouted: " + number(*n) + " that nobody has bound",
+			Kind: "unrouted", Grave: true, Text: "unrouted: " + number(*n) + " that no queue is bound for",
 			Do: "bind a queue to " + f.b.topology.ReadyExchange(),
 		})
 	}

@@ -49,7 +49,7 @@ func TestProblems(t *testing.T) {
 		}, nil, ""},
 		{"nobody has bound a queue", func(w *world) {
 			w.broker.Counts.Queues["orders.unrouted"] = 1200
-		}, []string{"unrouted"}, "unrouted: 1,200 that nobody has bound"},
+		}, []string{"unrouted"}, "unrouted: 1,200 that no queue is bound for"},
 		{"the grave first", func(w *world) {
 			w.broker.Counts.Queues["orders.quarantine"] = 3
 			w.redis.Stats.Bridges = nil

@@ -71,7 +71,7 @@ func headerOf(value any) (any, error) {
 }
 
 // JSONOfTable writes headers as a JSON object from which [TableOfJSON] reads the same ones,
-// but for the sizes of numbers. What JSON has no type for is an error.
+// except the sizes of numbers. What JSON has no type for is an error.
 func JSONOfTable(table amqp.Table) ([]byte, error) {
 	object, err := objectOf(table)
 	if err != nil {

@@ -31,7 +31,7 @@ func (suite Suite) RunServerKilled(t *testing.T, s Subject, restart func(context
 					select {
 					case <-t.Context().Done():
 						return
-					case <-time.After(10 * time.Millisecond): // as long as nobody answers
+					case <-time.After(10 * time.Millisecond): // as long as the server does not answer
 					}
 				}
 				acknowledged.Add(1)
@@ -49,7 +49,7 @@ func (suite Suite) RunServerKilled(t *testing.T, s Subject, restart func(context
 			select {
 			case keys <- key(messages):
 			case err := <-up:
-				if err != nil { // nobody will take anything any more
+				if err != nil { // no process will take anything any more
 					close(keys)
 					t.Fatal(err)
 				}
@@ -79,7 +79,7 @@ func (suite Suite) RunServerKilled(t *testing.T, s Subject, restart func(context
 		t.Error("the server was never missed: nothing was tested")
 	}
 	most := 0
-	if !suite.Together { // what was in hand
+	if !suite.Together { // what was being handled
 		most = kills * handlers
 	}
 	if twice > most {

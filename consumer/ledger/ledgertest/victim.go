@@ -89,7 +89,7 @@ func (suite Suite) RunKilled(t *testing.T, address string, s Subject) {
 		}
 	}
 	most := 0
-	if !suite.Together { // what each had in hand
+	if !suite.Together { // what each was handling
 		most = victims * victimHandlers
 	}
 	if t.Logf("%d messages had their effect again", twice); twice > most {
@@ -97,7 +97,7 @@ func (suite Suite) RunKilled(t *testing.T, address string, s Subject) {
 	}
 }
 
-// kill starts a victim and kills it after it has handled more than so many messages.
+// kill starts a victim and kills it after it has handled more than this many messages.
 func kill(t *testing.T, address string, after int) {
 	t.Helper()
 	executable, err := os.Executable()

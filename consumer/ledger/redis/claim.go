@@ -17,7 +17,7 @@ type claim struct {
 	*Ledger
 	key  string
 	mine []string // the key's name in Redis
-	who  string   // nobody else's name
+	who  string   // unique among all claims
 }
 
 // begin takes the effect, and returns false where it has happened already.

@@ -6,7 +6,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/orders"
 )
 
-// stocked opens the store and puts so many pieces into it.
+// stocked opens the store and puts this many pieces into it.
 func (t test) stocked(pieces int) Shop {
 	t.Helper()
 	shop := t.open()

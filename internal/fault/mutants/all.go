@@ -197,7 +197,7 @@ func All() []Mutant {
 			Rule: "cancelled, and does not come",
 		},
 		{
-			Name: "consumers ask nobody",
+			Name: "consumers do not ask Redis",
 			File: "redisbridge/internal/store/lua/arrive.lua",
 			Old:  "local now = clock()\n",
 			New:  "do return {1} end\nlocal now = clock()\n",
@@ -218,7 +218,7 @@ func All() []Mutant {
 			Rule: "delivered, as was answered",
 		},
 		{
-			Name: "a consumer is told to drop what nobody has cancelled",
+			Name: "a consumer is told to drop what was not cancelled",
 			File: "redisbridge/internal/store/lua/arrive.lua",
 			Old:  "if r.state == cancelled then return {2, r.parked_at} end\n",
 			New:  "if r.state == cancelled or published % 16 == 1 then return {2, r.parked_at} end\n",

@@ -17,7 +17,7 @@ import (
 )
 
 // lock is the number of the advisory lock that one process holds while it applies
-// scripts: any number will do that nobody else uses.
+// scripts: any number will do that no other program uses.
 const lock = 0x64656c6179627267 // "delaybrg"
 
 // transaction is one of pgx or of database/sql.

@@ -218,7 +218,7 @@ func (c *Commands) goesOn() {
 	}
 }
 
-// answer tells the client the results. Nobody else is told of an answer that nobody takes: the
+// answer tells the client the results. No one is told of an answer that no client takes: the
 // client asks again, which is harmless.
 func (c *Commands) answer(ctx context.Context, answers *broker.Pool, d *amqp.Delivery, results []any) {
 	if !c.answerable(d) {
@@ -233,8 +233,8 @@ func (c *Commands) answer(ctx context.Context, answers *broker.Pool, d *amqp.Del
 	}
 }
 
-// refuse answers a command that cannot be read with the reason. Where nobody waits for an answer, or
-// nobody takes it, it goes to quarantine with the reason. It returns false if it is nowhere else.
+// refuse answers a command that cannot be read with the reason. Where no client waits for an answer, or
+// none takes it, it goes to quarantine with the reason. It returns false if it is nowhere else.
 func (c *Commands) refuse(ctx, work context.Context, answers *broker.Pool, d *amqp.Delivery, reason error) bool {
 	if c.answerable(d) {
 		body, err := json.Marshal(map[string]string{"error": reason.Error()})

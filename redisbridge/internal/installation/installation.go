@@ -26,7 +26,7 @@ const (
 	// behind is by how many beats Redis may be behind the broker: it may lose its last writes in a crash or
 	// a failover, which is no reason to stop.
 	behind = 3
-	// lookAgain is between two looks at a broker that has no record. Another bridge may have it in hand, so
+	// lookAgain is between two looks at a broker that has no record. Another bridge may hold it unacknowledged, so
 	// that the second look counts.
 	lookAgain = 2 * time.Second
 	// pollEvery is how often a bridge that refuses Redis looks whether something has changed there.
@@ -216,7 +216,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// records are what the broker has, in hand until close.
+// records are what the broker has, held unacknowledged until close.
 type records struct {
 	ch       *amqp.Channel
 	exchange string
@@ -224,7 +224,7 @@ type records struct {
 	last     store.Installation // the ID is empty where there is none
 }
 
-// take takes the records of a topology in hand.
+// take takes the records of a topology, and holds them unacknowledged.
 func take(ctx context.Context, conn *broker.Conn, t *topology.Topology) (*records, error) {
 	ch, err := conn.Channel(ctx)
 	if err != nil {
@@ -249,10 +249,10 @@ func take(ctx context.Context, conn *broker.Conn, t *topology.Topology) (*record
 	return r, nil
 }
 
-// close gives what is in hand back.
+// close gives what it holds back.
 func (r *records) close() { _ = r.ch.Close() }
 
-// replace has the broker keep next in the place of what is in hand. It has next before it loses that.
+// replace has the broker keep next in the place of what it holds. It has next before it loses that.
 func (r *records) replace(ctx context.Context, next store.Installation) error {
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -302,7 +302,7 @@ func Known(ctx context.Context, amqpURL string, t *topology.Topology) bool {
 	if err != nil {
 		return false
 	}
-	// It needs no permission, and takes nothing in hand.
+	// It needs no permission, and takes no message.
 	q, err := ch.QueueDeclarePassive(t.Installation(), true, false, false, false, nil)
 	return err == nil && q.Messages > 0
 }

@@ -33,7 +33,7 @@ const (
 	// window bounds the messages of a shard that wait for the broker's confirm. A
 	// lane's TTL runs from when the message is in the queue: what waits in front
 	// of it is late by that wait. And shards that work off a backlog side by side
-	// stay so only if the broker has little of each in hand.
+	// stay so only if few of each are in flight to the broker.
 	window = 64
 	// readyChannels is how many channels a shard, and the intake, may have for what goes
 	// straight to the ready exchange: as many queues that answer nothing hold up no others.

@@ -39,7 +39,7 @@ type pendingPark struct {
 	entry  string
 	quota  Quota
 	over   error  // why its entry has no room for it
-	stored []byte // the record that Redis is to keep, but for the first two instants
+	stored []byte // the record that Redis is to keep, without the first two instants
 
 	ticket message.Ticket
 	answer chan error // takes one

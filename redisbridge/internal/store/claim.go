@@ -68,7 +68,7 @@ func (p *Parked) promoted(lead int64) []byte {
 	return strconv.AppendInt(b, lead, 10)
 }
 
-// claimBytes bounds what a claim returns, but for its first message.
+// claimBytes bounds what a claim returns after its first message.
 const claimBytes = 8 << 20
 
 // Claim renews the lease of a shard, or takes it, and claims messages that are to be

@@ -13,7 +13,7 @@ import (
 const (
 	// groupPage is how many messages of a group are read at a time, about.
 	groupPage = 500
-	// sweepPage is how many messages one script looks at, so that it holds up nobody for long.
+	// sweepPage is how many messages one script looks at, so that it does not block Redis for long.
 	sweepPage = 500
 )
 

@@ -169,7 +169,7 @@ func (s *Store) CheckLayout(ctx context.Context) error {
 // noteLayout notes down the layout that was last seen, or that of the topology.
 func (s *Store) noteLayout(ctx context.Context) error {
 	client, key, l := s.config.Client, format.LayoutKey(s.config.Topology), s.Layout()
-	if l.Generation > 0 || l.Next > 0 { // it was lost: at once, so that nobody takes a part of it for another one
+	if l.Generation > 0 || l.Next > 0 { // it was lost: at once, so that no process takes a part of it for another one
 		return client.HSet(ctx, key, l.fields()...).Err()
 	}
 	for field, value := range map[string]string{"version": freshVersion, "shards": strconv.Itoa(l.Shards)} {

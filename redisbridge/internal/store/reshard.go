@@ -34,7 +34,7 @@ func (s *Store) Moves(shard *Shard) bool {
 var ErrResharding = errors.New("the number of shards is being changed, and messages move: wait until that is over")
 
 const (
-	// A step takes at most so many slots, and ends after so many messages or bytes: Redis is busy with it for some ms.
+	// A step takes at most this many slots, and ends after this many messages or bytes: Redis is busy with it for some ms.
 	takeSlots   = 4096
 	takeRecords = 500
 	takeBytes   = 1 << 20
@@ -361,7 +361,7 @@ func (s *Store) moveStrayRecord(ctx context.Context, key string, record Record) 
 		_, err = s.Reschedule(ctx, one.Entry(), one.ID(), message.At(InstantOf(record.Due())), false)
 	case Delivered: // its consumer has it
 	}
-	if errors.Is(err, ErrInvalid) { // what it is cannot be told, and nobody has heard that it is stored
+	if errors.Is(err, ErrInvalid) { // it cannot be read, and no publisher was told that it is stored
 		return nil
 	}
 	return err

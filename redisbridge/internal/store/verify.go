@@ -45,7 +45,7 @@ func (v *verification) fault(format string, args ...any) {
 	v.faults = append(v.faults, fmt.Sprintf(format, args...))
 }
 
-// Slots of all shards are read so many at a time, or fewer where they have much in them.
+// Slots of all shards are read this many at a time, or fewer where they have much in them.
 const (
 	exportSlots = 256
 	exportBytes = 4 << 20

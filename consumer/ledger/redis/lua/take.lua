@@ -1,4 +1,4 @@
--- Takes an effect, unless it has happened or somebody is at it.
+-- Takes an effect, unless it has happened or another process is at it.
 --
 -- KEYS[1]  the mark
 -- ARGV[1]  what the mark says once the effect has happened
@@ -6,7 +6,7 @@
 -- ARGV[3]  for how long, in ms
 --
 -- Returns -1 where it has happened, 0 where it is taken now, and otherwise the ms
--- for which somebody else has it. O(1).
+-- for which another process has it. O(1).
 local mark = redis.call('GET', KEYS[1])
 if mark == ARGV[1] then
   return -1

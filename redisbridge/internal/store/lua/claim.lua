@@ -5,7 +5,7 @@
 -- Each answer carries a turn, which the next call passes back. A call with
 -- another turn says that the caller has not heard the answer before, or wants
 -- to begin anew: then all that is claimed returns to the schedule first, as it
--- does when the shard changes hands. So nothing stays claimed by nobody.
+-- does when the shard changes hands. So nothing stays claimed without an owner.
 --
 -- Of the messages whose instant has come, those that are due first are claimed
 -- first, whatever lanes they are meant for: so a backlog leaves in due order.

@@ -4,7 +4,7 @@
 -- KEYS: 1 schedule, 2 base key of the envelopes (lib.lua)
 -- ARGV: 1 part, 2 most buckets, 3 bucket to go on after, or '-inf'
 -- Returns the number of messages, and the bucket reached, or '' at the end. O(1) per
--- bucket, but for the first.
+-- bucket, except the first.
 local key, most = part_key(KEYS[1], ARGV[1]), tonumber(ARGV[2])
 local buckets = redis.call('ZRANGEBYSCORE', key, '(' .. ARGV[3], '+inf', 'LIMIT', 0, most)
 local n = 0

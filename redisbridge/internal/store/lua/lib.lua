@@ -94,7 +94,7 @@ local function first_of(key)
   return key
 end
 
--- The number of the slot that decides when a message moves, and its shard of so many.
+-- The number of the slot that decides when a message moves, and its shard of this many.
 local all_slots = 131072
 local function slot_of(key, shards)
   local sum = redis.sha1hex(first_of(key))

@@ -29,7 +29,7 @@ local function rank_after(key, score, id)
   return low
 end
 
--- The next members with their scores, at most so many.
+-- The next members with their scores, at most this many.
 local function page(key, score, id, most)
   local first = rank_after(key, score, id)
   return redis.call('ZRANGE', key, first, first + most - 1, 'WITHSCORES')

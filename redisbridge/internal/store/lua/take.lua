@@ -1,6 +1,6 @@
 -- Takes the messages of some slots out of an old shard, to be implanted into the shards of the
 -- next generation: from then on they are neither here nor there until they have arrived. What
--- was taken before, and not dropped, is returned again. Whoever takes may die: another one
+-- was taken before, and not dropped, is returned again. The process that takes may die: another one
 -- goes on.
 --
 -- A message that is claimed ends the range before its slot: it is settled or put back soon. The
@@ -12,7 +12,7 @@
 --
 -- KEYS: 1 schedule, 2 state, 3 claimed, 4 base key of the envelopes (lib.lua), 5 kept, 6 what is
 --       between the shards
--- ARGV: 1 most slots, 2 and 3 so many messages or bytes end the range after their slot, 4... TTLs
+-- ARGV: 1 most slots, 2 and 3 this many messages or bytes end the range after their slot, 4... TTLs
 --       of the lanes in ms, longest first
 -- Returns the range, its first slot and the one after its last, and a list of fields and values
 -- of that hash. O(1) per slot, O(log N) per message, and O(N) in the IDs that have others.
