@@ -7,8 +7,9 @@ SHELL := /bin/bash
 # Most tests wait for a broker rather than for a processor, so many run at a time. RACE=1 looks for data races, too,
 # which takes twice as long on two cores.
 GOTEST     := go test $(if $(RACE),-race) -shuffle=on -count=1 -parallel=8 -timeout=20m
-# Begun first, so that none of them is alone at the end: the longest, then those that mostly wait.
-LONGEST    := ./redisbridge ./cmd/delaybridge ./internal/fault ./internal/doctor ./topology ./consumer ./producer/... \
+# The client first: go test prints results in the order of the packages, and if something basic is broken, it is here.
+# Then the longest, so that none of them is alone at the end, and those that mostly wait.
+FIRST      := . ./redisbridge ./cmd/delaybridge ./internal/fault ./internal/doctor ./topology ./consumer ./producer/... \
 	./internal/broker ./internal/servers
 DEVSERVERS := go run ./internal/servers/cmd/devservers
 LINTER     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -35,7 +36,7 @@ down: ## Stop what up has started and remove its data
 
 .PHONY: test
 test: ## Run every test, against real servers
-	@$(DEVSERVERS) run --databases -- $(GOTEST) $(LONGEST) ./...
+	@$(DEVSERVERS) run --databases -- $(GOTEST) $(FIRST) ./...
 	@cd bench/compare && $(GOTEST) ./...
 
 .PHONY: test-integration
@@ -88,6 +89,10 @@ bench-compare: ## Measure the bridge beside what else delays messages; JSON=FILE
 .PHONY: fault
 fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed' STORE=mysql
 	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)') $(if $(STORE),-store '$(STORE)')
+
+.PHONY: fault-long
+fault-long: ## The same for ten minutes, with more faults at once; DURATION SEED ONLY STORE
+	@$(MAKE) --no-print-directory fault DURATION='$(or $(DURATION),10m)'
 
 .PHONY: mutants
 mutants: ## Break the product on purpose, and see that make fault finds it (two hours); ONLY='nack' DURATION=2m
