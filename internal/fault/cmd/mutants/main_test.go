@@ -17,7 +17,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-bogus"}, exitUsage, "", "-bogus"},
 		{[]string{"all"}, exitUsage, "", `"all"`},
 		{[]string{"-only", "nothing like that"}, exitUsage, "", "-list names them"},
-		{[]string{"-list"}, 0, "consumers ask nobody\n", ""},
+		{[]string{"-list"}, 0, "consumers do not ask Redis\n", ""},
 		{[]string{"-list", "-only", "nack"}, 0, "a nack counts as a confirm\n", ""},
 	} {
 		var out, errs bytes.Buffer
