@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Apply creates what is missing and returns what it created, as
@@ -15,8 +17,8 @@ import (
 // nothing. Bindings that were removed are made again, and those of an entry
 // that has become a tracked one are removed; neither is among the changes.
 func (t *Topology) Apply(ctx context.Context, channels Channels) ([]Change, error) {
-	s := &session{channels: channels}
-	defer s.close()
+	s := rabbitmq.NewSession(channels)
+	defer s.Close()
 	changes, err := t.plan(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("topology: nothing was changed: %w", err)
@@ -30,38 +32,38 @@ func (t *Topology) Apply(ctx context.Context, channels Channels) ([]Change, erro
 // declare creates everything from the back to the front. An exchange is bound
 // before the next one is declared: no message can enter while there is nowhere
 // for it to go.
-func (t *Topology) declare(ctx context.Context, s *session) error {
+func (t *Topology) declare(ctx context.Context, s *rabbitmq.Session) error {
 	for _, q := range t.Queues() {
-		if err := s.do(ctx, q.declare); err != nil {
+		if err := s.Do(ctx, q.declare); err != nil {
 			return fmt.Errorf("queue %s: %w", q.Name, err)
 		}
 	}
 	outward := t.outward
 	for _, x := range t.Exchanges() {
 		if t.isEntry(x.Name) {
-			if err := s.bind(ctx, outward); err != nil {
+			if err := bind(ctx, s, outward); err != nil {
 				return err
 			}
 			outward = nil
 		}
-		if err := s.do(ctx, x.declare); err != nil {
+		if err := s.Do(ctx, x.declare); err != nil {
 			return fmt.Errorf("exchange %s: %w", x.Name, err)
 		}
-		if err := s.bind(ctx, t.bindingsOf(x)); err != nil {
+		if err := bind(ctx, s, t.bindingsOf(x)); err != nil {
 			return err
 		}
 	}
 	for _, b := range t.bypasses() {
-		if err := s.do(ctx, b.unbind); err != nil {
+		if err := s.Do(ctx, b.unbind); err != nil {
 			return fmt.Errorf("binding %s: %w", b.name(), err)
 		}
 	}
 	return nil
 }
 
-func (s *session) bind(ctx context.Context, bindings []Binding) error {
+func bind(ctx context.Context, s *rabbitmq.Session, bindings []Binding) error {
 	for _, b := range bindings {
-		if err := s.do(ctx, b.bind); err != nil {
+		if err := s.Do(ctx, b.bind); err != nil {
 			return fmt.Errorf("binding %s: %w", b.name(), err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // WithBindings returns a description that also has bindings, from exchanges of t
@@ -53,29 +55,29 @@ func (p *planner) planOutward(ctx context.Context, t *Topology) error {
 			continue
 		}
 		seen[to] = true
-		err := p.session.do(ctx, b.findDestination)
+		err := p.session.Do(ctx, b.findDestination)
 		switch {
-		case answered(err, amqp.NotFound) && b.ToExchange:
+		case rabbitmq.Answered(err, amqp.NotFound) && b.ToExchange:
 			missing.Exchanges = append(missing.Exchanges, to.name)
 			continue
-		case answered(err, amqp.NotFound):
+		case rabbitmq.Answered(err, amqp.NotFound):
 			missing.Queues = append(missing.Queues, to.name)
 			continue
-		case answered(err, amqp.ResourceLocked):
+		case rabbitmq.Answered(err, amqp.ResourceLocked):
 			p.faults.others = append(p.faults.others, fmt.Errorf("queue %s is exclusive: only its own connection can bind it", to.name))
 			continue
-		case err != nil && !answered(err, amqp.AccessRefused): // RabbitMQ 4.3 lets only those look who may configure it
+		case err != nil && !rabbitmq.Answered(err, amqp.AccessRefused): // RabbitMQ 4.3 lets only those look who may configure it
 			return fmt.Errorf("%s %s: %w", to.kind, to.name, err)
 		}
-		err = p.session.do(ctx, b.tryUnbind)
+		err = p.session.Do(ctx, b.tryUnbind)
 		switch {
-		case answered(err, amqp.AccessRefused):
+		case rabbitmq.Answered(err, amqp.AccessRefused):
 			if denied == nil {
 				denied = &PermissionError{Permission: "write", Pattern: p.faults.pattern, cause: err}
 			}
 			denied.Names = append(denied.Names, to.name)
 			denied.Pattern += "|^" + regexp.QuoteMeta(to.name) + "$"
-		case err != nil && !answered(err, amqp.NotFound): // there may be no such exchange yet
+		case err != nil && !rabbitmq.Answered(err, amqp.NotFound): // there may be no such exchange yet
 			return fmt.Errorf("%s %s: %w", to.kind, to.name, err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // SettleTime is how long [Topology.Delete] watches the queues after it has
@@ -59,8 +61,8 @@ func (e *HeldError) Error() string {
 // confirmed, and a queue without a leader counts as empty. The management API
 // knows all of them, but late. So it takes both, for the same virtual host.
 func (t *Topology) Delete(ctx context.Context, channels Channels, m *Management, o DeleteOptions) ([]Change, error) {
-	d := deletion{session: session{channels: channels}, management: m, options: o, lost: map[string]int{}}
-	defer d.session.close()
+	d := deletion{session: rabbitmq.NewSession(channels), management: m, options: o, lost: map[string]int{}}
+	defer d.session.Close()
 	if err := d.run(ctx, t); err != nil {
 		return d.changes, fmt.Errorf("topology: %w", err)
 	}
@@ -68,11 +70,11 @@ func (t *Topology) Delete(ctx context.Context, channels Channels, m *Management,
 }
 
 type deletion struct {
-	session    session
+	session    *rabbitmq.Session
 	management *Management
 	options    DeleteOptions
 	queues     []string // that exist, in the order of their deletion
-	exchanges  map[string]brokerExchange
+	exchanges  map[string]rabbitmq.Exchange
 	lost       map[string]int // messages last seen in the queues that are given up
 	changes    []Change
 }
@@ -111,11 +113,11 @@ func (d *deletion) check(ctx context.Context) error {
 // survey finds out what there is to delete, and returns the description with
 // the entries that are left.
 func (d *deletion) survey(ctx context.Context, t *Topology) (*Topology, error) {
-	queues, err := d.management.queues(ctx)
+	queues, err := rabbitmq.Queues(ctx, d.management)
 	if err != nil {
 		return nil, err
 	}
-	if d.exchanges, err = d.management.exchanges(ctx); err != nil {
+	if d.exchanges, err = rabbitmq.Exchanges(ctx, d.management); err != nil {
 		return nil, err
 	}
 	described := t.Queues()
@@ -138,7 +140,7 @@ func (d *deletion) survey(ctx context.Context, t *Topology) (*Topology, error) {
 // look returns a HeldError if a queue holds messages that must not be lost, or
 // else the queues of which only AMQP is known.
 func (d *deletion) look(ctx context.Context) (unknown []string, err error) {
-	queues, err := d.management.queues(ctx)
+	queues, err := rabbitmq.Queues(ctx, d.management)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +171,12 @@ func (d *deletion) look(ctx context.Context) (unknown []string, err error) {
 
 // ready returns how many ready messages a queue has at this moment.
 func (d *deletion) ready(ctx context.Context, name string) (n int, err error) {
-	err = d.session.do(ctx, func(ch *amqp.Channel) error {
+	err = d.session.Do(ctx, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		n = q.Messages
 		return err
 	})
-	if err != nil && !answered(err, amqp.NotFound) {
+	if err != nil && !rabbitmq.Answered(err, amqp.NotFound) {
 		return 0, fmt.Errorf("queue %s: %w", name, err)
 	}
 	return n, nil
@@ -229,7 +231,7 @@ func (d *deletion) reopen(ctx context.Context, t *Topology, cause error) error {
 	if len(d.changes) == 0 {
 		return fmt.Errorf("nothing was deleted: %w", cause)
 	}
-	if err := t.declare(context.WithoutCancel(ctx), &d.session); err != nil {
+	if err := t.declare(context.WithoutCancel(ctx), d.session); err != nil {
 		return fmt.Errorf("the entrances are closed, nothing else was deleted; delaybridge topology apply opens them again: %w", errors.Join(cause, err))
 	}
 	d.changes = nil
@@ -271,7 +273,7 @@ func (d *deletion) deletePair(ctx context.Context, name string) error {
 // deleteReady deletes the ready exchanges and the retry exchange, and with them the
 // bindings that others have made to them, after the exchanges that lead there.
 func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
-	bindings, err := d.management.bindings(ctx)
+	bindings, err := rabbitmq.Bindings(ctx, d.management)
 	if err != nil {
 		return err
 	}
@@ -290,7 +292,7 @@ func (d *deletion) deleteReady(ctx context.Context, t *Topology) error {
 		}
 		for _, b := range bindings {
 			if b.Source == name {
-				d.deleted(kindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+				d.deleted(kindBinding, b.Name(), b.Details())
 			}
 		}
 	}
@@ -308,7 +310,7 @@ func (d *deletion) deleteExchange(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	err := d.session.do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
+	err := d.session.Do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
 	if err != nil {
 		return fmt.Errorf("exchange %s: %w", name, err)
 	}
@@ -330,7 +332,7 @@ func (d *deletion) deleteQueue(ctx context.Context, name string) error {
 	if n > 0 && !d.givenUp(name) {
 		return fmt.Errorf("some of it is deleted already: %w", &HeldError{map[string]int{name: n}})
 	}
-	err = d.session.do(ctx, func(ch *amqp.Channel) error {
+	err = d.session.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDelete(name, false, false, false)
 		return err
 	})

@@ -1,6 +1,10 @@
 package topology
 
-import amqp "github.com/rabbitmq/amqp091-go"
+import (
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
+)
 
 // The entries beside the default one share tiers and lanes, and a queue has one
 // dead-letter exchange. So these lead into headers exchanges, which tell by what the
@@ -29,7 +33,7 @@ func (t *Topology) dueLanes() string { return t.name("due", "lanes") }
 // dueExchanges lie between the entries' waiting queues and their ready exchanges.
 func (t *Topology) dueExchanges() []Exchange {
 	headers := func(name, alternate string) Exchange {
-		return Exchange{Name: name, Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: alternate}, About: t.aboutDue()}
+		return Exchange{Name: name, Kind: amqp.ExchangeHeaders, Args: amqp.Table{rabbitmq.ArgAlternate: alternate}, About: t.aboutDue()}
 	}
 	return []Exchange{
 		headers(t.dueFirst(), t.ReadyExchange()),
@@ -56,5 +60,5 @@ func (t *Topology) dueBindings() []Binding {
 // matching is the argument list of a binding for one value of one header. Plain
 // "all" ignores headers that start with x- and would match every message.
 func matching(header string, value any) amqp.Table {
-	return amqp.Table{argMatch: matchAllWithX, header: value}
+	return amqp.Table{rabbitmq.ArgMatch: matchAllWithX, header: value}
 }

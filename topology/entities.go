@@ -1,6 +1,10 @@
 package topology
 
-import amqp "github.com/rabbitmq/amqp091-go"
+import (
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
+)
 
 // Exchange is one exchange of the description. All exchanges are durable and
 // none deletes itself.
@@ -27,18 +31,9 @@ type Binding struct {
 	Args        amqp.Table
 }
 
-// Queue arguments, as the broker spells them (rabbit_amqqueue.erl,
-// rabbit_quorum_queue.erl). Integers are int64 on purpose: amqp091-go sends a
-// Go int as 32 bits.
+// Values of arguments. Integers are int64 on purpose: amqp091-go sends a Go int as
+// 32 bits.
 const (
-	argQueueType        = "x-queue-type"
-	argMessageTTL       = "x-message-ttl"
-	argDeadLetter       = "x-dead-letter-exchange"
-	argStrategy         = "x-dead-letter-strategy"
-	argOverflow         = "x-overflow"
-	argDeliveryLimit    = "x-delivery-limit"
-	argAlternate        = "alternate-exchange"
-	argMatch            = "x-match"
 	matchAllWithX       = "all-with-x"
 	noDeliveryLimit     = int64(1<<31 - 1)
 	inboxDeliveryLimit  = int64(20)
@@ -54,29 +49,29 @@ const (
 // message would be dead-lettered before its time.
 func waiting(ttlMS int64, deadLetterTo string) amqp.Table {
 	return amqp.Table{
-		argQueueType:     "quorum",
-		argMessageTTL:    ttlMS,
-		argDeadLetter:    deadLetterTo,
-		argStrategy:      strategyAtLeastOnce,
-		argOverflow:      overflowReject,
-		argDeliveryLimit: noDeliveryLimit,
+		rabbitmq.ArgQueueType:     "quorum",
+		rabbitmq.ArgMessageTTL:    ttlMS,
+		rabbitmq.ArgDeadLetter:    deadLetterTo,
+		rabbitmq.ArgStrategy:      strategyAtLeastOnce,
+		rabbitmq.ArgOverflow:      overflowReject,
+		rabbitmq.ArgDeliveryLimit: noDeliveryLimit,
 	}
 }
 
 // keeping is the argument list of a queue that keeps messages for people. Its
 // delivery limit is out of reach because the broker drops what exceeds it.
 func keeping() amqp.Table {
-	return amqp.Table{argQueueType: "quorum", argDeliveryLimit: noDeliveryLimit}
+	return amqp.Table{rabbitmq.ArgQueueType: "quorum", rabbitmq.ArgDeliveryLimit: noDeliveryLimit}
 }
 
 // intake is the argument list of what bridges consume, the inbox and the commands: a message that breaks its consumer
 // again and again ends in quarantine, raw, instead of being dropped.
 func intake(quarantine string) amqp.Table {
 	return amqp.Table{
-		argQueueType:     "quorum",
-		argDeadLetter:    quarantine,
-		argStrategy:      strategyAtLeastOnce,
-		argOverflow:      overflowReject,
-		argDeliveryLimit: inboxDeliveryLimit,
+		rabbitmq.ArgQueueType:     "quorum",
+		rabbitmq.ArgDeadLetter:    quarantine,
+		rabbitmq.ArgStrategy:      strategyAtLeastOnce,
+		rabbitmq.ArgOverflow:      overflowReject,
+		rabbitmq.ArgDeliveryLimit: inboxDeliveryLimit,
 	}
 }

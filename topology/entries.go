@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Entry is an entry exchange beside the default one. What is published to it
@@ -108,7 +110,7 @@ func (t *Topology) allEntries() []Entry {
 // withLeftEntries describes, besides, the entries of another configuration with
 // the same prefix that it has left on the broker. It knows their exchanges by
 // name and alternate exchange.
-func (t *Topology) withLeftEntries(exchanges map[string]brokerExchange) *Topology {
+func (t *Topology) withLeftEntries(exchanges map[string]rabbitmq.Exchange) *Topology {
 	wider := *t
 	wider.entries = t.Entries()
 	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
@@ -121,7 +123,7 @@ func (t *Topology) withLeftEntries(exchanges map[string]brokerExchange) *Topolog
 			kind := cmp.Or(exchanges[t.name("ready", entry)].Type, amqp.ExchangeTopic)
 			e, alternate = Entry{Name: entry, Kind: kind}, t.Inbox()
 		}
-		if (!isReady && !isEntry) || x.Arguments[argAlternate] != alternate || !validName(e.Name) || wider.HasEntry(e.Name) {
+		if (!isReady && !isEntry) || x.Arguments[rabbitmq.ArgAlternate] != alternate || !validName(e.Name) || wider.HasEntry(e.Name) {
 			continue
 		}
 		wider.entries = append(wider.entries, e)

@@ -3,11 +3,12 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Errors that callers branch on.
@@ -76,13 +77,13 @@ type faults struct {
 // add notes a fault that one entity has, and reports false where err says
 // nothing about the entity: a lost connection, say.
 func (f *faults) add(i id, permission string, wanted func(argument string) string, err error) bool {
-	var refusal *amqp.Error
-	if !errors.As(err, &refusal) || !refusal.Server {
+	refusal, is := rabbitmq.Refusal(err)
+	if !is {
 		return false
 	}
 	switch refusal.Code {
 	case amqp.AccessRefused:
-		f.deny(i.name, permissionIn(refusal.Reason, permission), err)
+		f.deny(i.name, rabbitmq.PermissionIn(refusal.Reason, permission), err)
 	case amqp.PreconditionFailed:
 		f.others = append(f.others, mismatch(i, wanted, refusal))
 	case amqp.ResourceLocked:
@@ -112,36 +113,12 @@ func (f *faults) join() error {
 	return errors.Join(append(errs, f.others...)...)
 }
 
-// The broker's answers (rabbit_misc.erl, rabbit_access_control.erl).
-var (
-	differing  = regexp.MustCompile(`inequivalent arg '([^']+)'`)
-	current    = regexp.MustCompile(`but current is (?:the value )?'?(.*?)'?(?: of type '\w+')?$`)
-	permission = regexp.MustCompile(`(configure|write|read) access to`)
-)
-
-// permissionIn reads the permission from the broker's answer, which names it
-// from 4.0 on.
-func permissionIn(reason, otherwise string) string {
-	if m := permission.FindStringSubmatch(reason); m != nil {
-		return m[1]
-	}
-	return otherwise
-}
-
 // mismatch reads the broker's answer to a declaration. Where it is about
 // something else, a limit for instance, its own words have to do.
 func mismatch(i id, wanted func(argument string) string, refusal *amqp.Error) error {
-	argument := differing.FindStringSubmatch(refusal.Reason)
-	if argument == nil {
+	argument, found, ok := rabbitmq.DifferenceIn(refusal.Reason)
+	if !ok {
 		return fmt.Errorf("%s %s: %w", i.kind, i.name, refusal)
 	}
-	e := &MismatchError{Kind: i.kind, Name: i.name, Argument: argument[1], Wanted: wanted(argument[1]), cause: refusal}
-	// AMQP cuts the answer off at 255 bytes.
-	if m := current.FindStringSubmatch(refusal.Reason); m != nil && !strings.HasSuffix(refusal.Reason, "...") {
-		e.Found = m[1]
-	}
-	if e.Argument == argQueueType && e.Found == none {
-		e.Found = "classic" // what a queue without a type is, before 4.0
-	}
-	return e
+	return &MismatchError{Kind: i.kind, Name: i.name, Argument: argument, Found: found, Wanted: wanted(argument), cause: refusal}
 }

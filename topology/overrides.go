@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // overrideColumns are what is asked of each queue.
@@ -16,11 +18,11 @@ const overrideColumns = "name,arguments,policy,operator_policy,effective_policy_
 // dropped, or are refused. It is a part of [Topology.Verify], and asks for these queues
 // alone, however many others there are. What it goes by is up to ten seconds old.
 func (t *Topology) Overrides(ctx context.Context, m *Management) ([]Drift, error) {
-	var queues []brokerQueue
+	var queues []rabbitmq.Queue
 	if err := m.Queues(ctx, `^`+regexp.QuoteMeta(t.prefix)+`\.`, overrideColumns, &queues); err != nil {
 		return nil, fmt.Errorf("topology: look for policies: %w", err)
 	}
-	found := map[string]brokerQueue{}
+	found := map[string]rabbitmq.Queue{}
 	for _, q := range queues {
 		found[q.Name] = q
 	}

@@ -2,12 +2,18 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
+
+// Channels opens channels. An [amqp.Connection] does.
+type Channels interface {
+	Channel() (*amqp.Channel, error)
+}
 
 // What a [Change] does, and to what.
 const (
@@ -16,8 +22,8 @@ const (
 	actionWait   = "wait" // for what cannot be deleted yet
 	actionKeep   = "keep" // what others use
 
-	kindExchange = "exchange"
-	kindQueue    = "queue"
+	kindExchange = rabbitmq.KindExchange
+	kindQueue    = rabbitmq.KindQueue
 	kindBinding  = "binding"
 )
 
@@ -40,8 +46,8 @@ type Change struct {
 // taken for granted; Apply makes them anyway, and removes those that a tracked entry
 // has left from before it was one. [Topology.Verify] sees both.
 func (t *Topology) Plan(ctx context.Context, channels Channels) ([]Change, error) {
-	s := &session{channels: channels}
-	defer s.close()
+	s := rabbitmq.NewSession(channels)
+	defer s.Close()
 	changes, err := t.plan(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
@@ -49,7 +55,7 @@ func (t *Topology) Plan(ctx context.Context, channels Channels) ([]Change, error
 	return changes, nil
 }
 
-func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
+func (t *Topology) plan(ctx context.Context, s *rabbitmq.Session) ([]Change, error) {
 	p := t.planner(s)
 	for _, q := range t.Queues() {
 		if err := p.entity(ctx, q.entity()); err != nil {
@@ -74,13 +80,13 @@ func (t *Topology) plan(ctx context.Context, s *session) ([]Change, error) {
 
 // planner asks the broker about one entity after the other.
 type planner struct {
-	session *session
+	session *rabbitmq.Session
 	faults  faults
 	created map[id]bool
 	changes []Change
 }
 
-func (t *Topology) planner(s *session) planner {
+func (t *Topology) planner(s *rabbitmq.Session) planner {
 	return planner{
 		session: s,
 		faults:  faults{pattern: "^" + regexp.QuoteMeta(t.prefix) + `\.`},
@@ -104,7 +110,7 @@ func (p *planner) exchange(ctx context.Context, x Exchange) error {
 	// To remove a binding that cannot exist takes write permission for the
 	// destination and read permission for the source, as making one does.
 	// Every queue has the name of an exchange, so this covers the queues too.
-	err = p.session.do(ctx, func(ch *amqp.Channel) error {
+	err = p.session.Do(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeUnbind(x.Name, noSuchBinding, x.Name, false, nil)
 	})
 	return p.note(id{kindExchange, x.Name}, "write or read", x.property, err)
@@ -122,7 +128,7 @@ type entity struct {
 
 func (q Queue) entity() entity {
 	return entity{
-		id: id{kindQueue, q.Name}, details: details(q.Args), wanted: q.property,
+		id: id{kindQueue, q.Name}, details: rabbitmq.Details(q.Args), wanted: q.property,
 		find: func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
 			return err
@@ -130,7 +136,7 @@ func (q Queue) entity() entity {
 		declare: q.declare,
 		probe: func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclare(q.Name, true, false, false, false,
-				amqp.Table{argQueueType: "quorum", argMessageTTL: "not a number"})
+				amqp.Table{rabbitmq.ArgQueueType: "quorum", rabbitmq.ArgMessageTTL: "not a number"})
 			return err
 		},
 	}
@@ -144,41 +150,35 @@ func (x Exchange) entity() entity {
 		},
 		declare: x.declare,
 		probe: func(ch *amqp.Channel) error {
-			return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, amqp.Table{argAlternate: int64(0)})
+			return ch.ExchangeDeclare(x.Name, x.Kind, true, false, false, false, amqp.Table{rabbitmq.ArgAlternate: int64(0)})
 		},
 	}
 }
 
 // entity plans to create what does not exist, and compares what does.
 func (p *planner) entity(ctx context.Context, e entity) error {
-	err := p.session.do(ctx, e.find)
+	err := p.session.Do(ctx, e.find)
 	switch {
-	case answered(err, amqp.NotFound):
+	case rabbitmq.Answered(err, amqp.NotFound):
 		return p.missing(ctx, e)
 	case err != nil:
 		return p.note(e.id, "configure", e.wanted, err)
 	}
 	// Declaring what exists changes nothing, and fails where it is not the same.
-	return p.note(e.id, "configure", e.wanted, p.session.do(ctx, e.declare))
+	return p.note(e.id, "configure", e.wanted, p.session.Do(ctx, e.declare))
 }
 
 // missing plans to create e, if the user may. The broker looks at the
 // permission before it looks at the arguments, so a declaration that it must
 // reject tells without creating anything.
 func (p *planner) missing(ctx context.Context, e entity) error {
-	err := p.session.do(ctx, e.probe)
-	var refusal *amqp.Error
-	if errors.As(err, &refusal) && refusal.Code == amqp.PreconditionFailed && rejectedProbe.MatchString(refusal.Reason) {
+	err := p.session.Do(ctx, e.probe)
+	if rabbitmq.AnsweredUnacceptable(err) {
 		p.create(e.id, e.details)
 		return nil
 	}
 	return p.note(e.id, "configure", e.wanted, err)
 }
-
-// rejectedProbe matches the answer to a probe that the user is permitted. It
-// is about an inequivalent argument if another process has created the entity
-// meanwhile.
-var rejectedProbe = regexp.MustCompile(`(invalid|inequivalent) arg|invalid type`)
 
 // note keeps a fault of one entity, and returns any other error.
 func (p *planner) note(i id, permission string, wanted func(string) string, err error) error {

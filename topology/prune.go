@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // PruneOptions says what [Topology.Prune] goes by beside the broker.
@@ -88,10 +90,10 @@ const (
 // use it, so that waiting does not help. Its Details say why, and of a dry run its Kind may also be bridge.
 func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, o PruneOptions) (removed, left []Change, err error) {
 	p := &pruning{
-		t: t, channels: channels, session: &session{channels: channels}, management: m, options: o,
+		t: t, channels: channels, session: rabbitmq.NewSession(channels), management: m, options: o,
 		closed: map[string]time.Time{}, taken: map[string]time.Time{}, passed: map[passage]time.Time{},
 	}
-	defer func() { p.session.close() }()
+	defer func() { p.session.Close() }()
 	for _, entry := range o.Entries {
 		if t.HasEntry(entry) {
 			return nil, nil, fmt.Errorf("topology: entry %q is configured, so that it cannot be pruned", entry)
@@ -106,7 +108,7 @@ func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, 
 type pruning struct {
 	t          *Topology
 	channels   Channels
-	session    *session
+	session    *rabbitmq.Session
 	management *Management
 	options    PruneOptions
 
@@ -115,9 +117,9 @@ type pruning struct {
 	passed map[passage]time.Time // an entry's messages have left a queue, of those that came until then
 
 	// What the last look has found.
-	queues    map[string]brokerQueue
-	exchanges map[string]brokerExchange
-	bindings  []brokerBinding
+	queues    map[string]rabbitmq.Queue
+	exchanges map[string]rabbitmq.Exchange
+	bindings  []rabbitmq.Binding
 	wider     *Topology // t, and the entries that are left
 	counted   bool      // the broker counts what exchanges get
 	settling  bool      // only the statistics are not new enough
@@ -160,13 +162,13 @@ func (p *pruning) hopeless() bool {
 
 func (p *pruning) look(ctx context.Context) (err error) {
 	p.left, p.settling = nil, false
-	if p.queues, err = p.management.queues(ctx); err != nil {
+	if p.queues, err = rabbitmq.Queues(ctx, p.management); err != nil {
 		return err
 	}
-	if p.exchanges, err = p.management.exchanges(ctx); err != nil {
+	if p.exchanges, err = rabbitmq.Exchanges(ctx, p.management); err != nil {
 		return err
 	}
-	if p.bindings, err = p.management.bindings(ctx); err != nil {
+	if p.bindings, err = rabbitmq.Bindings(ctx, p.management); err != nil {
 		return err
 	}
 	p.wider = p.t.withLeftEntries(p.exchanges)
@@ -321,7 +323,7 @@ func (p *pruning) closeQueue(ctx context.Context, name string) (open bool, err e
 }
 
 // leadsTo reports whether a binding leads to a queue, other than that which each queue has by its name.
-func leadsTo(queue string, b brokerBinding) bool {
+func leadsTo(queue string, b rabbitmq.Binding) bool {
 	return b.DestinationType == kindQueue && b.Destination == queue && b.Source != ""
 }
 
@@ -332,12 +334,12 @@ func (p *pruning) isOurs(exchange string) bool {
 
 // holds says what a queue to which nothing leads since an instant has still, or nothing.
 func (p *pruning) holds(ctx context.Context, name string, since time.Time) (why string, err error) {
-	ready, err := p.session.count(ctx, name)
+	ready, err := p.session.Count(ctx, name)
 	switch {
-	case errors.Is(err, errSilent):
-		p.session = &session{channels: p.channels}
+	case errors.Is(err, rabbitmq.ErrSilent):
+		p.session = rabbitmq.NewSession(p.channels)
 		return "it does not answer", nil
-	case err != nil && !answered(err, amqp.NotFound):
+	case err != nil && !rabbitmq.Answered(err, amqp.NotFound):
 		return "", fmt.Errorf("queue %s: %w", name, err)
 	}
 	all := p.queues[name].Messages
@@ -371,27 +373,26 @@ func (p *pruning) do(ctx context.Context, change func(*amqp.Channel) error) erro
 	if p.options.DryRun {
 		return nil
 	}
-	return p.session.do(ctx, change)
+	return p.session.Do(ctx, change)
 }
 
-func (p *pruning) unbind(ctx context.Context, b brokerBinding) error {
+func (p *pruning) unbind(ctx context.Context, b rabbitmq.Binding) error {
 	args := amqp.Table{}
 	for name, value := range b.Arguments {
-		if n, is := number(value); is {
+		if n, is := rabbitmq.Number(value); is {
 			value = n
 		}
 		args[name] = value
 	}
 	err := p.do(ctx, func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Destination, b.RoutingKey, b.Source, args) })
-	name := b.Source + " -> " + b.Destination
 	if err != nil {
-		return fmt.Errorf("binding %s: %w", name, err)
+		return fmt.Errorf("binding %s: %w", b.Name(), err)
 	}
-	p.deleted(kindBinding, name, bindingDetails(b.RoutingKey, b.Arguments))
+	p.deleted(kindBinding, b.Name(), b.Details())
 	return nil
 }
 
-func (p *pruning) deleteExchange(ctx context.Context, x brokerExchange) error {
+func (p *pruning) deleteExchange(ctx context.Context, x rabbitmq.Exchange) error {
 	err := p.do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(x.Name, false, false) })
 	if err != nil {
 		return fmt.Errorf("exchange %s: %w", x.Name, err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // nameOf names an entry by the exchange of it that is there.
@@ -38,12 +40,12 @@ func (p *pruning) uses(entry string) (use string, passes bool) {
 		}
 	}
 	for _, q := range p.queues {
-		if q.Arguments[argDeadLetter] == name || q.EffectivePolicy["dead-letter-exchange"] == name {
+		if q.Arguments[rabbitmq.ArgDeadLetter] == name || q.EffectivePolicy["dead-letter-exchange"] == name {
 			return "queue " + q.Name + " sends its dead letters there", false
 		}
 	}
 	for _, x := range p.exchanges {
-		if x.Arguments[argAlternate] == name {
+		if x.Arguments[rabbitmq.ArgAlternate] == name {
 			return "it is the alternate exchange of " + x.Name, false
 		}
 	}
@@ -135,7 +137,7 @@ func (p *pruning) hasPassed(ctx context.Context, entry, name string, since time.
 		return false, "", err
 	}
 	q := p.queues[name]
-	if ttl, waits := number(q.Arguments[argMessageTTL]); why != "" && waits && q.Messages != nil && q.Ready != nil && q.Unacknowledged != nil {
+	if ttl, waits := rabbitmq.Number(q.Arguments[rabbitmq.ArgMessageTTL]); why != "" && waits && q.Messages != nil && q.Ready != nil && q.Unacknowledged != nil {
 		over := since.Add(time.Duration(ttl)*time.Millisecond + SettleTime)
 		notTaken := *q.Messages - *q.Ready - *q.Unacknowledged
 		if !time.Now().Before(over) && notTaken <= 0 {
@@ -222,7 +224,7 @@ func (p *pruning) pruneReady(ctx context.Context, entry string) error {
 	}
 	for _, b := range p.bindings {
 		if b.Source == name {
-			p.deleted(kindBinding, b.Source+" -> "+b.Destination, bindingDetails(b.RoutingKey, b.Arguments))
+			p.deleted(kindBinding, b.Name(), b.Details())
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Repair creates what is missing, from the back to the front as [Topology.Apply]
@@ -20,8 +22,8 @@ import (
 // [ErrIncomplete] where something is missing still. After the first permission
 // that is lacking, only what is missing is looked for.
 func (t *Topology) Repair(ctx context.Context, channels Channels) ([]Change, error) {
-	s := &session{channels: channels}
-	defer s.close()
+	s := rabbitmq.NewSession(channels)
+	defer s.Close()
 	r := repair{planner: t.planner(s)}
 	if err := r.run(ctx, t); err != nil {
 		return r.changes, fmt.Errorf("topology: %w", err)
@@ -68,22 +70,22 @@ func (r *repair) run(ctx context.Context, t *Topology) error {
 
 // entity creates e where it is missing, and compares it where it is not.
 func (r *repair) entity(ctx context.Context, e entity) error {
-	err := r.session.do(ctx, e.find)
-	missing := answered(err, amqp.NotFound)
+	err := r.session.Do(ctx, e.find)
+	missing := rabbitmq.Answered(err, amqp.NotFound)
 	switch {
 	case err != nil && !missing:
 		return r.note(e.id, "configure", e.wanted, err)
 	case !missing && r.denied:
 		return nil
 	}
-	err = r.session.do(ctx, e.declare)
+	err = r.session.Do(ctx, e.declare)
 	switch {
 	case err == nil && missing:
 		r.create(e.id, e.details)
 	case err != nil && missing:
 		r.missing = true
 	}
-	r.denied = r.denied || answered(err, amqp.AccessRefused)
+	r.denied = r.denied || rabbitmq.Answered(err, amqp.AccessRefused)
 	return r.note(e.id, "configure", e.wanted, err)
 }
 
@@ -92,11 +94,11 @@ func (r *repair) bind(ctx context.Context, b Binding, operation func(*amqp.Chann
 	if r.denied && !r.created[id{kindExchange, b.Source}] && !r.created[b.destination()] {
 		return nil
 	}
-	err := r.session.do(ctx, operation)
-	if answered(err, amqp.NotFound) { // an end could not be created, or has just been deleted again
+	err := r.session.Do(ctx, operation)
+	if rabbitmq.Answered(err, amqp.NotFound) { // an end could not be created, or has just been deleted again
 		r.missing = true
 		return nil
 	}
-	r.denied = r.denied || answered(err, amqp.AccessRefused)
-	return r.note(id{kindBinding, b.name()}, "write or read", func(string) string { return none }, err)
+	r.denied = r.denied || rabbitmq.Answered(err, amqp.AccessRefused)
+	return r.note(id{kindBinding, b.name()}, "write or read", func(string) string { return rabbitmq.None }, err)
 }

@@ -35,6 +35,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Defaults of [Config].
@@ -314,12 +315,12 @@ func (t *Topology) Exchanges() []Exchange {
 	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox()), door(t.Command()), door(t.Installation())}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
-			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{argAlternate: t.Unrouted()},
+			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{rabbitmq.ArgAlternate: t.Unrouted()},
 			About: t.aboutReady(t.EntryExchangeOf(e.Name)),
 		})
 	}
 	exchanges = append(exchanges, Exchange{
-		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{argAlternate: t.Unrouted()}, About: t.aboutRetry(),
+		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{rabbitmq.ArgAlternate: t.Unrouted()}, About: t.aboutRetry(),
 	})
 	if len(t.entries) > 0 {
 		exchanges = append(exchanges, t.dueExchanges()...)
@@ -329,7 +330,7 @@ func (t *Topology) Exchanges() []Exchange {
 	}
 	for _, e := range t.allEntries() {
 		exchanges = append(exchanges, Exchange{
-			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{argAlternate: t.Inbox()},
+			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{rabbitmq.ArgAlternate: t.Inbox()},
 			About: t.aboutEntry(t.ReadyExchangeOf(e.Name), e.Tracked),
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Drift is one difference between what is described and what a broker goes by.
@@ -76,11 +78,11 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	exchanges, err := m.exchanges(ctx)
+	exchanges, err := rabbitmq.Exchanges(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
-	bindings, err := m.bindings(ctx)
+	bindings, err := rabbitmq.Bindings(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("topology: %w", err)
 	}
@@ -120,10 +122,10 @@ func (t *Topology) Verify(ctx context.Context, m *Management) ([]Drift, error) {
 	return append(drifts, t.compareBindings(wider, queues, exchanges, bindings)...), nil
 }
 
-func (t *Topology) queuesWithStatistics(ctx context.Context, m *Management) (map[string]brokerQueue, error) {
+func (t *Topology) queuesWithStatistics(ctx context.Context, m *Management) (map[string]rabbitmq.Queue, error) {
 	deadline := time.Now().Add(statisticsTimeout)
 	for {
-		queues, err := m.queues(ctx)
+		queues, err := rabbitmq.Queues(ctx, m)
 		if err != nil {
 			return nil, err
 		}
@@ -149,14 +151,14 @@ func (t *Topology) waits(name string) bool {
 }
 
 // waitsBy reports whether a queue has the arguments of a tier or a lane.
-func (t *Topology) waitsBy(q brokerQueue) bool {
-	ttl, ok := number(q.Arguments[argMessageTTL])
+func (t *Topology) waitsBy(q rabbitmq.Queue) bool {
+	ttl, ok := rabbitmq.Number(q.Arguments[rabbitmq.ArgMessageTTL])
 	if !ok {
 		return false
 	}
 	return slices.ContainsFunc([]string{t.ReadyExchange(), t.dueTiers(), t.dueLanes()}, func(leadsTo string) bool {
 		for name, value := range waiting(ttl, leadsTo) {
-			if text(q.Arguments[name]) != text(value) {
+			if rabbitmq.Text(q.Arguments[name]) != rabbitmq.Text(value) {
 				return false
 			}
 		}
@@ -167,7 +169,7 @@ func (t *Topology) waitsBy(q brokerQueue) bool {
 // leftovers names the tiers and lanes of other configurations with the same prefix,
 // sorted. They are known by their arguments: a queue that others have called alike is
 // theirs.
-func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
+func (t *Topology) leftovers(queues map[string]rabbitmq.Queue) []string {
 	described := map[string]bool{}
 	for _, q := range t.Queues() {
 		described[q.Name] = true
@@ -177,7 +179,7 @@ func (t *Topology) leftovers(queues map[string]brokerQueue) []string {
 	})
 }
 
-func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
+func (x Exchange) compare(found rabbitmq.Exchange, ok bool) []Drift {
 	c := comparison{kind: kindExchange, name: x.Name}
 	if !ok {
 		c.differ(fieldExistence, present, absent, remedyApply)
@@ -191,13 +193,13 @@ func (x Exchange) compare(found brokerExchange, ok bool) []Drift {
 	return c.drifts
 }
 
-func (q Queue) compare(found brokerQueue, ok bool) []Drift {
+func (q Queue) compare(found rabbitmq.Queue, ok bool) []Drift {
 	c := comparison{kind: kindQueue, name: q.Name}
 	if !ok {
 		c.differ(fieldExistence, present, absent, remedyApply)
 		return c.drifts
 	}
-	c.equal("type", q.Args[argQueueType], found.Type)
+	c.equal("type", q.Args[rabbitmq.ArgQueueType], found.Type)
 	c.equal("durable", true, found.Durable)
 	c.equal("auto_delete", false, found.AutoDelete)
 	c.equal("exclusive", false, found.Exclusive)
@@ -211,35 +213,14 @@ func (q Queue) compare(found brokerQueue, ok bool) []Drift {
 }
 
 // overrides are the differences that policies make.
-func (q Queue) overrides(found brokerQueue) []Drift {
+func (q Queue) overrides(found rabbitmq.Queue) []Drift {
 	c := comparison{kind: kindQueue, name: q.Name}
-	for _, g := range governed {
-		policy, set := found.EffectivePolicy[g.name]
-		wanted, described := q.Args["x-"+g.name]
-		if !set || (g.harmless && !described) {
-			continue
-		}
-		argument := found.Arguments["x-"+g.name]
-		// An argument that is wrong by itself has been reported above.
-		if e := text(g.precedence.effective(argument, policy)); e != text(argument) && e != text(wanted) {
-			c.differ(g.name, text(wanted), e, "change "+found.policies()+" so that it leaves "+g.name+" alone or does not match "+q.Name)
-			last := &c.drifts[len(c.drifts)-1]
-			last.Policy, last.OperatorPolicy = found.Policy, found.OperatorPolicy
-		}
+	for _, o := range rabbitmq.Overrides(q.Args, found.Arguments, found.EffectivePolicy) {
+		c.differ(o.Name, o.Wanted, o.Effective, "change "+found.Policies()+" so that it leaves "+o.Name+" alone or does not match "+q.Name)
+		last := &c.drifts[len(c.drifts)-1]
+		last.Policy, last.OperatorPolicy = found.Policy, found.OperatorPolicy
 	}
 	return c.drifts
-}
-
-// policies names what the effective policy is made of.
-func (q brokerQueue) policies() string {
-	user, operator := fmt.Sprintf("policy %q", q.Policy), fmt.Sprintf("operator policy %q", q.OperatorPolicy)
-	switch {
-	case q.OperatorPolicy == "":
-		return user
-	case q.Policy == "":
-		return operator
-	}
-	return user + " or " + operator
 }
 
 // comparison gathers the differences of one entity.
@@ -266,7 +247,7 @@ func (c *comparison) arguments(expected, found map[string]any) {
 	maps.Copy(names, found)
 	delete(names, argAbout) // has no effect, and what an earlier release has declared has none
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if e, f := text(expected[name]), text(found[name]); e != f {
+		if e, f := rabbitmq.Text(expected[name]), rabbitmq.Text(found[name]); e != f {
 			c.differ(name, e, f, remedyReplace)
 		}
 	}

@@ -1,19 +1,16 @@
 package topology
 
-import (
-	"net/url"
-	"strings"
-)
+import "github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 
 // compareBindings finds described bindings that are missing, and others that
 // take messages out of their way: a second match on the entry exchange keeps a
 // message from the alternate exchange, so it would never reach the inbox.
 // Bindings to a ready exchange, or to the retry exchange, are consumers': what those
 // exchanges are there for. wider is t and the entries that another configuration has left.
-func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueue, exchanges map[string]brokerExchange, bindings []brokerBinding) []Drift {
+func (t *Topology) compareBindings(wider *Topology, queues map[string]rabbitmq.Queue, exchanges map[string]rabbitmq.Exchange, bindings []rabbitmq.Binding) []Drift {
 	found := map[bindingKey]bool{}
 	for _, b := range bindings {
-		found[b.key()] = true
+		found[keyOf(b)] = true
 	}
 	var drifts []Drift
 	described, bypasses, ours := map[bindingKey]bool{}, map[bindingKey]bool{}, map[id]bool{}
@@ -49,11 +46,10 @@ func (t *Topology) compareBindings(wider *Topology, queues map[string]brokerQueu
 	for _, b := range bindings {
 		from, to := id{kindExchange, b.Source}, id{kindQueue, b.Destination}
 		intoQueue := b.DestinationType == kindQueue && b.Source != "" && ours[to]
-		if (ours[from] || intoQueue) && !described[b.key()] {
-			d := surplus(kindBinding, b.Source+" -> "+b.Destination,
-				bindingDetails(b.RoutingKey, b.Arguments), "remove the binding: it takes messages out of their way")
-			d.Path = b.path()
-			if bypasses[b.key()] {
+		if (ours[from] || intoQueue) && !described[keyOf(b)] {
+			d := surplus(kindBinding, b.Name(), b.Details(), "remove the binding: it takes messages out of their way")
+			d.Path = b.Path()
+			if bypasses[keyOf(b)] {
 				d.Remedy, d.Path = remedyApply, ""
 			}
 			drifts = append(drifts, d)
@@ -69,20 +65,9 @@ type bindingKey struct {
 }
 
 func (b Binding) key() bindingKey {
-	return bindingKey{b.Source, b.Key, list(b.Args, text), b.destination()}
+	return bindingKey{b.Source, b.Key, rabbitmq.Exactly(b.Args), b.destination()}
 }
 
-func (b brokerBinding) key() bindingKey {
-	return bindingKey{b.Source, b.RoutingKey, list(b.Arguments, text), id{b.DestinationType, b.Destination}}
-}
-
-// path is that of the binding below /api, with {vhost} for the virtual host.
-func (b brokerBinding) path() string {
-	destination := "q"
-	if b.DestinationType == kindExchange {
-		destination = "e"
-	}
-	return strings.Join([]string{
-		"bindings/{vhost}/e", url.PathEscape(b.Source), destination, url.PathEscape(b.Destination), url.PathEscape(b.PropertiesKey),
-	}, "/")
+func keyOf(b rabbitmq.Binding) bindingKey {
+	return bindingKey{b.Source, b.RoutingKey, rabbitmq.Exactly(b.Arguments), id{b.DestinationType, b.Destination}}
 }

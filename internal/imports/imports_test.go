@@ -18,6 +18,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	why    string
 }{
 	{"message", []string{"internal/wire"}, "all share the wire contract, so it stands alone"},
+	{"topology/internal/rabbitmq", nil, "it knows RabbitMQ, and nothing of what is described"},
 	{"topology", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message"}, "the description is pure"},
 	{"producer/outbox", []string{"producer", "redisbridge", "internal/wire", "message", "internal/meters", "internal/schema", "internal/sqltx"}, "a relay publishes, cancels and reschedules"},
 	{"producer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},

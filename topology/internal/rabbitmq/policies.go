@@ -1,9 +1,4 @@
-package topology
-
-import (
-	"encoding/json"
-	"fmt"
-)
+package rabbitmq
 
 // A precedence says what counts where a queue has an argument and a policy sets
 // the same (rabbit_quorum_queue.erl, gather_policy_config and
@@ -47,8 +42,8 @@ func (p precedence) effective(argument, policy any) any {
 	case p == argumentFirst:
 		return argument
 	}
-	a, okA := number(argument)
-	b, okB := number(policy)
+	a, okA := Number(argument)
+	b, okB := Number(policy)
 	if !okA || !okB {
 		return policy
 	}
@@ -62,25 +57,27 @@ func (p precedence) effective(argument, policy any) any {
 	return policy
 }
 
-func number(value any) (int64, bool) {
-	switch n := value.(type) {
-	case json.Number:
-		i, err := n.Int64()
-		return i, err == nil
-	case int64:
-		return n, true
-	}
-	return 0, false
+// Override is a property of a queue that a policy changes.
+type Override struct {
+	Name      string // in a policy
+	Wanted    string // the queue's argument, as [Text] writes it
+	Effective string // likewise
 }
 
-// text writes a value of an argument so that the number 5000 and the string
-// "5000" stay apart. nil is none.
-func text(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return none
-	case string:
-		return fmt.Sprintf("%q", v)
+// Overrides returns what the effective policy of a queue changes. wanted are its arguments as
+// described, found those that it has: what is wrong with these by themselves is no override.
+func Overrides(wanted, found, policy map[string]any) []Override {
+	var overrides []Override
+	for _, g := range governed {
+		value, set := policy[g.name]
+		want, described := wanted["x-"+g.name]
+		if !set || (g.harmless && !described) {
+			continue
+		}
+		argument := found["x-"+g.name]
+		if e := Text(g.precedence.effective(argument, value)); e != Text(argument) && e != Text(want) {
+			overrides = append(overrides, Override{g.name, Text(want), e})
+		}
 	}
-	return fmt.Sprint(value)
+	return overrides
 }
