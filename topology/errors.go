@@ -67,6 +67,23 @@ const shownNames = 3
 // Unwrap returns the broker's first answer.
 func (e *PermissionError) Unwrap() error { return e.cause }
 
+// MissingError says which queues and exchanges of others, to be bound, do not exist.
+type MissingError struct {
+	Queues    []string
+	Exchanges []string
+}
+
+func (e *MissingError) Error() string {
+	var parts []string
+	if len(e.Queues) > 0 {
+		parts = append(parts, "queues to bind that do not exist: "+strings.Join(e.Queues, ", "))
+	}
+	if len(e.Exchanges) > 0 {
+		parts = append(parts, "exchanges to bind that do not exist: "+strings.Join(e.Exchanges, ", "))
+	}
+	return strings.Join(parts, "; ") + ": create them first"
+}
+
 // faults gathers what is wrong, so that it is all reported at once.
 type faults struct {
 	pattern string

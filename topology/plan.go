@@ -187,3 +187,68 @@ func (p *planner) note(i id, permission string, wanted func(string) string, err 
 	}
 	return fmt.Errorf("%s %s: %w", i.kind, i.name, err)
 }
+
+// planOutward looks at the ends of the bindings to others.
+func (p *planner) planOutward(ctx context.Context, t *Topology) error {
+	var missing MissingError
+	var denied *PermissionError
+	seen := map[id]bool{}
+	for _, b := range t.outward {
+		to := b.destination()
+		if seen[to] || t.describes(to) {
+			continue
+		}
+		seen[to] = true
+		err := p.session.Do(ctx, b.findDestination)
+		switch {
+		case rabbitmq.Answered(err, amqp.NotFound) && b.ToExchange:
+			missing.Exchanges = append(missing.Exchanges, to.name)
+			continue
+		case rabbitmq.Answered(err, amqp.NotFound):
+			missing.Queues = append(missing.Queues, to.name)
+			continue
+		case rabbitmq.Answered(err, amqp.ResourceLocked):
+			p.faults.others = append(p.faults.others, fmt.Errorf("queue %s is exclusive: only its own connection can bind it", to.name))
+			continue
+		case err != nil && !rabbitmq.Answered(err, amqp.AccessRefused): // RabbitMQ 4.3 lets only those look who may configure it
+			return fmt.Errorf("%s %s: %w", to.kind, to.name, err)
+		}
+		err = p.session.Do(ctx, b.tryUnbind)
+		switch {
+		case rabbitmq.Answered(err, amqp.AccessRefused):
+			if denied == nil {
+				denied = &PermissionError{Permission: "write", Pattern: p.faults.pattern, cause: err}
+			}
+			denied.Names = append(denied.Names, to.name)
+			denied.Pattern += "|^" + regexp.QuoteMeta(to.name) + "$"
+		case err != nil && !rabbitmq.Answered(err, amqp.NotFound): // there may be no such exchange yet
+			return fmt.Errorf("%s %s: %w", to.kind, to.name, err)
+		}
+	}
+	if missing.Queues != nil || missing.Exchanges != nil {
+		p.faults.others = append(p.faults.others, &missing)
+	}
+	if denied != nil {
+		p.faults.denied = append(p.faults.denied, denied)
+	}
+	return nil
+}
+
+func (b Binding) findDestination(ch *amqp.Channel) error {
+	if b.ToExchange {
+		return ch.ExchangeDeclarePassive(b.Destination, amqp.ExchangeDirect, true, false, false, false, nil)
+	}
+	_, err := ch.QueueDeclarePassive(b.Destination, true, false, false, false, nil)
+	return err
+}
+
+// tryUnbind removes a binding that cannot exist, which takes the same permission
+// for the destination as making one.
+func (b Binding) tryUnbind(ch *amqp.Channel) error {
+	if b.ToExchange {
+		return ch.ExchangeUnbind(b.Destination, noSuchBinding, b.Source, false, nil)
+	}
+	return ch.QueueUnbind(b.Destination, noSuchBinding, b.Source, nil)
+}
+
+const noSuchBinding = "no such binding"

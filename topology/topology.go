@@ -28,14 +28,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/delaybridge/delaybridge/internal/wire"
-	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
 )
 
 // Defaults of [Config].
@@ -91,6 +87,23 @@ type Config struct {
 	Entries []Entry
 	// Tracked makes the default entry a tracked one: see Entry.Tracked. Defaults
 	// to false.
+	Tracked bool
+}
+
+// Entry is an entry exchange beside the default one. What is published to it
+// comes out of a ready exchange of its own.
+type Entry struct {
+	// Name ends the names of its two exchanges. The rules for Config.Prefix
+	// apply.
+	Name string
+	// Kind is the type of its ready exchange: amqp.ExchangeDirect,
+	// ExchangeTopic, ExchangeFanout or ExchangeHeaders.
+	Kind string
+	// Tracked means that the entry exchange has no bindings to tiers: all its messages
+	// go through the inbox and Redis, whatever their delay, which costs a running bridge
+	// and its latency. So each of them can be looked up, cancelled and rescheduled, and
+	// the entry exchange may be the dead-letter exchange of a queue. Defaults to false:
+	// what equals a tier needs the broker alone.
 	Tracked bool
 }
 
@@ -174,8 +187,27 @@ func New(c Config) (*Topology, error) {
 	return t, nil
 }
 
-func (t *Topology) name(parts ...string) string {
-	return t.prefix + "." + strings.Join(parts, ".")
+// kinds returns the types that a ready exchange may have.
+func kinds() []string {
+	return []string{amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders}
+}
+
+// checkEntries returns the entries sorted by name, and every fault of theirs.
+func checkEntries(entries []Entry) (sorted []Entry, faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	sorted = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	for i, e := range sorted {
+		if !validName(e.Name) {
+			fault("topology: entry %q: "+nameRule, e.Name, maxName)
+		}
+		if i > 0 && e.Name == sorted[i-1].Name {
+			fault("topology: entry %q is listed twice", e.Name)
+		}
+		if !slices.Contains(kinds(), e.Kind) {
+			fault("topology: entry %q: type %q of its ready exchange: use %s", e.Name, e.Kind, strings.Join(kinds(), ", "))
+		}
+	}
+	return sorted, faults
 }
 
 // Prefix returns what every name starts with.
@@ -194,67 +226,8 @@ func (t *Topology) WithShards(n int) (*Topology, error) {
 	return &other, nil
 }
 
-// EntryExchange is where publishers in any language send, with a delay in
-// header x-delay or x-deliver-at.
-func (t *Topology) EntryExchange() string { return t.name("entry") }
-
-// ReadyExchange is the topic exchange to which consumers bind their queues, by
-// the original routing key. Each of [Topology.Entries] has another one.
-func (t *Topology) ReadyExchange() string { return t.name("ready") }
-
-// RetryExchange is the direct exchange through which a message comes back to the
-// queue whose consumer could not handle it: the queue is bound by its own name, and
-// no other gets the message.
-func (t *Topology) RetryExchange() string { return t.name("retry") }
-
-// Inbox is the queue, and the exchange before it, for entry messages whose
-// delay matches no tier.
-func (t *Topology) Inbox() string { return t.name("inbox") }
-
-// Command is the exchange to which clients publish commands, such as to cancel a message, and
-// the queue behind it. Who may publish to an entry exchange need not be permitted to command.
-func (t *Topology) Command() string { return t.name("command") }
-
-// Installation is the queue, and the exchange before it, in which bridges keep one message: which
-// installation the broker belongs to, and how far Redis is. By it they notice a Redis that was
-// emptied, that was restored from an older backup, or that is another installation's.
-func (t *Topology) Installation() string { return t.name("installation") }
-
-// Unrouted is the queue, and the exchange before it, for due messages whose routing key
-// no queue is bound by.
-func (t *Topology) Unrouted() string { return t.name("unrouted") }
-
-// Shown is the name of the queue by which a bridge shows a text in the management UI
-// (redisbridge.Config.ShowEvery), in front of all other queues of the topology, which it
-// is no part of.
-func (t *Topology) Shown(text string) string { return t.name("(" + text + ")") }
-
-// Quarantine is the queue, and the exchange before it, for messages that
-// cannot be processed.
-func (t *Topology) Quarantine() string { return t.name("quarantine") }
-
 // Tiers returns the tiers, shortest TTL first.
 func (t *Topology) Tiers() []Tier { return slices.Clone(t.tiers) }
-
-// TierQueues returns the queues of all tiers, shortest TTL first: those of the default
-// entry, and those that the entries beside it share.
-func (t *Topology) TierQueues() []Tier {
-	var queues []Tier
-	for _, tier := range t.tiers {
-		for _, entry := range t.sets() {
-			queues = append(queues, Tier{Name: t.tierOf(entry, tier.TTL), TTL: tier.TTL})
-		}
-	}
-	return queues
-}
-
-// sets names an entry of each set of tiers and lanes.
-func (t *Topology) sets() []string {
-	if len(t.entries) == 0 {
-		return []string{""}
-	}
-	return []string{"", t.entries[0].Name} // they share one
-}
 
 // Tier returns the tier whose TTL is exactly delay.
 func (t *Topology) Tier(delay time.Duration) (Tier, bool) {
@@ -279,149 +252,29 @@ func (t *Topology) Leads() []time.Duration {
 	return leads
 }
 
-// Lane names the queue, and the exchange before it, that a shard's promoted
-// messages enter ttl before they are due. ttl must be one of [Topology.Leads].
-func (t *Topology) Lane(ttl time.Duration, shard int) string {
-	return t.name("lane", wire.TTLName(ttl), strconv.Itoa(shard))
+// Entries returns the entry exchanges beside the default one, sorted by name.
+func (t *Topology) Entries() []Entry { return slices.Clone(t.entries) }
+
+// HasEntry reports whether an entry is configured; "" always is.
+func (t *Topology) HasEntry(entry string) bool {
+	return entry == "" || slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Name == entry })
 }
 
-// LaneOf is the lane for messages of an entry; "" is the default one. Those of all
-// other entries share one. The entry need not be configured.
-func (t *Topology) LaneOf(entry string, ttl time.Duration, shard int) string {
-	if entry == "" {
-		return t.Lane(ttl, shard)
-	}
-	return t.name("lane", wire.TTLName(ttl), strconv.Itoa(shard), ofEntries)
+// IsTracked reports whether an entry is a tracked one; "" is the default one. One that
+// is not configured is not.
+func (t *Topology) IsTracked(entry string) bool {
+	return slices.ContainsFunc(t.allEntries(), func(e Entry) bool { return e.Name == entry && e.Tracked })
 }
 
-// tierOf names the tier for messages of an entry, likewise.
-func (t *Topology) tierOf(entry string, ttl time.Duration) string {
-	if entry == "" {
-		return t.name("tier", wire.TTLName(ttl))
-	}
-	return t.name("tier", wire.TTLName(ttl), ofEntries)
+// allEntries returns the default entry, whose name is empty, after the others.
+func (t *Topology) allEntries() []Entry {
+	return append(t.Entries(), Entry{Kind: amqp.ExchangeTopic, Tracked: t.tracked})
 }
 
-// ofEntries ends the names of the tiers and lanes that the entries beside the
-// default one share.
-const ofEntries = "entries"
-
-// Exchanges returns every exchange, in the order in which to declare them: each
-// comes after those it leads to, so the entry exchanges are the last.
-func (t *Topology) Exchanges() []Exchange {
-	door := func(queue string) Exchange {
-		return Exchange{Name: queue, Kind: amqp.ExchangeFanout, About: t.aboutDoor(queue)}
+// sets names an entry of each set of tiers and lanes.
+func (t *Topology) sets() []string {
+	if len(t.entries) == 0 {
+		return []string{""}
 	}
-	exchanges := []Exchange{door(t.Unrouted()), door(t.Quarantine()), door(t.Inbox()), door(t.Command()), door(t.Installation())}
-	for _, e := range t.allEntries() {
-		exchanges = append(exchanges, Exchange{
-			Name: t.ReadyExchangeOf(e.Name), Kind: e.Kind, Args: amqp.Table{rabbitmq.ArgAlternate: t.Unrouted()},
-			About: t.aboutReady(t.EntryExchangeOf(e.Name)),
-		})
-	}
-	exchanges = append(exchanges, Exchange{
-		Name: t.RetryExchange(), Kind: amqp.ExchangeDirect, Args: amqp.Table{rabbitmq.ArgAlternate: t.Unrouted()}, About: t.aboutRetry(),
-	})
-	if len(t.entries) > 0 {
-		exchanges = append(exchanges, t.dueExchanges()...)
-	}
-	for _, q := range t.waitingQueues() {
-		exchanges = append(exchanges, door(q.Name))
-	}
-	for _, e := range t.allEntries() {
-		exchanges = append(exchanges, Exchange{
-			Name: t.EntryExchangeOf(e.Name), Kind: amqp.ExchangeHeaders, Args: amqp.Table{rabbitmq.ArgAlternate: t.Inbox()},
-			About: t.aboutEntry(t.ReadyExchangeOf(e.Name), e.Tracked),
-		})
-	}
-	return exchanges
-}
-
-// Queues returns every queue.
-func (t *Topology) Queues() []Queue {
-	return append([]Queue{
-		{Name: t.Unrouted(), Args: keeping(), About: t.aboutUnrouted()},
-		{Name: t.Quarantine(), Args: keeping(), About: t.aboutQuarantine()},
-		{Name: t.Inbox(), Args: intake(t.Quarantine()), About: t.aboutInbox()},
-		{Name: t.Command(), Args: intake(t.Quarantine()), About: t.aboutCommand()},
-		{Name: t.Installation(), Args: keeping(), About: t.aboutInstallation()},
-	}, t.waitingQueues()...)
-}
-
-// waitingQueues returns the tiers and the lanes. The default entry has its own,
-// since the way out of the others' costs the broker more: of a tier on RabbitMQ 3.10,
-// half its rate. Their arguments do not depend on which entries there are: they
-// cannot be changed.
-func (t *Topology) waitingQueues() []Queue {
-	queues := t.waitingQueuesOf("", t.ReadyExchange(), t.ReadyExchange())
-	if len(t.entries) > 0 {
-		queues = append(queues, t.waitingQueuesOf(t.entries[0].Name, t.dueTiers(), t.dueLanes())...)
-	}
-	return queues
-}
-
-func (t *Topology) waitingQueuesOf(entry, tiersLeadTo, lanesLeadTo string) []Queue {
-	var queues []Queue
-	for _, tier := range t.tiers {
-		queues = append(queues, Queue{
-			Name: t.tierOf(entry, tier.TTL), Args: waiting(tier.TTL.Milliseconds(), tiersLeadTo), About: t.aboutTier(tier.TTL, tiersLeadTo),
-		})
-	}
-	for _, ttl := range t.Leads() {
-		for shard := range t.shards {
-			queues = append(queues, Queue{
-				Name: t.LaneOf(entry, ttl, shard), Args: waiting(ttl.Milliseconds(), lanesLeadTo), About: t.aboutLane(ttl, shard, lanesLeadTo),
-			})
-		}
-	}
-	return queues
-}
-
-// Bindings returns every binding.
-func (t *Topology) Bindings() []Binding {
-	var bindings []Binding
-	for _, q := range t.Queues() {
-		bindings = append(bindings, Binding{Source: q.Name, Destination: q.Name})
-	}
-	bindings = append(bindings, t.dueBindings()...)
-	for _, e := range t.allEntries() {
-		if !e.Tracked {
-			bindings = append(bindings, t.shortcuts(e.Name)...)
-		}
-	}
-	return bindings
-}
-
-// shortcuts are the bindings by which the broker alone serves what is published to an
-// entry exchange. A tracked entry has none of them, so that all of it takes the
-// alternate exchange, to the inbox.
-func (t *Topology) shortcuts(entry string) []Binding {
-	source := t.EntryExchangeOf(entry)
-	bindings := []Binding{{
-		Source: source, Destination: t.ReadyExchangeOf(entry), ToExchange: true, Args: matching(headerDelay, int64(0)),
-	}}
-	for _, tier := range t.tiers {
-		bindings = append(bindings, Binding{
-			Source: source, Destination: t.tierOf(entry, tier.TTL), Args: matching(headerDelay, tier.TTL.Milliseconds()),
-		})
-	}
-	return bindings
-}
-
-// bypasses are the bindings that Apply and Repair remove: the shortcuts that a tracked
-// entry has left from before it was one. Until they are gone, what matches them still
-// comes out when it is due.
-func (t *Topology) bypasses() []Binding {
-	var bindings []Binding
-	for _, e := range t.allEntries() {
-		if e.Tracked {
-			bindings = append(bindings, t.shortcuts(e.Name)...)
-		}
-	}
-	return bindings
-}
-
-// bindingsOf returns the bindings that x is the source of.
-func (t *Topology) bindingsOf(x Exchange) []Binding {
-	return slices.DeleteFunc(t.Bindings(), func(b Binding) bool { return b.Source != x.Name })
+	return []string{"", t.entries[0].Name} // they share one
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,41 +145,6 @@ func (t *Topology) queuesWithStatistics(ctx context.Context, m *Management) (map
 	}
 }
 
-// waits reports whether a tier or a lane has that name, of this or of another
-// configuration with the same prefix.
-func (t *Topology) waits(name string) bool {
-	return strings.HasPrefix(name, t.name("tier", "")) || strings.HasPrefix(name, t.name("lane", ""))
-}
-
-// waitsBy reports whether a queue has the arguments of a tier or a lane.
-func (t *Topology) waitsBy(q rabbitmq.Queue) bool {
-	ttl, ok := rabbitmq.Number(q.Arguments[rabbitmq.ArgMessageTTL])
-	if !ok {
-		return false
-	}
-	return slices.ContainsFunc([]string{t.ReadyExchange(), t.dueTiers(), t.dueLanes()}, func(leadsTo string) bool {
-		for name, value := range waiting(ttl, leadsTo) {
-			if rabbitmq.Text(q.Arguments[name]) != rabbitmq.Text(value) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// leftovers names the tiers and lanes of other configurations with the same prefix,
-// sorted. They are known by their arguments: a queue that others have called alike is
-// theirs.
-func (t *Topology) leftovers(queues map[string]rabbitmq.Queue) []string {
-	described := map[string]bool{}
-	for _, q := range t.Queues() {
-		described[q.Name] = true
-	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(queues)), func(name string) bool {
-		return described[name] || !t.waits(name) || !t.waitsBy(queues[name])
-	})
-}
-
 func (x Exchange) compare(found rabbitmq.Exchange, ok bool) []Drift {
 	c := comparison{kind: kindExchange, name: x.Name}
 	if !ok {
@@ -251,4 +217,123 @@ func (c *comparison) arguments(expected, found map[string]any) {
 			c.differ(name, e, f, remedyReplace)
 		}
 	}
+}
+
+// compareBindings finds described bindings that are missing, and others that
+// take messages out of their way: a second match on the entry exchange keeps a
+// message from the alternate exchange, so it would never reach the inbox.
+// Bindings to a ready exchange, or to the retry exchange, are consumers': what those
+// exchanges are there for. wider is t and the entries that another configuration has left.
+func (t *Topology) compareBindings(wider *Topology, queues map[string]rabbitmq.Queue, exchanges map[string]rabbitmq.Exchange, bindings []rabbitmq.Binding) []Drift {
+	found := map[bindingKey]bool{}
+	for _, b := range bindings {
+		found[keyOf(b)] = true
+	}
+	var drifts []Drift
+	described, bypasses, ours := map[bindingKey]bool{}, map[bindingKey]bool{}, map[id]bool{}
+	for _, b := range wider.Bindings() {
+		described[b.key()] = true
+	}
+	for _, b := range t.bypasses() {
+		bypasses[b.key()] = true
+	}
+	for _, b := range t.Bindings() {
+		_, from := exchanges[b.Source]
+		_, to := queues[b.Destination]
+		if b.ToExchange {
+			_, to = exchanges[b.Destination]
+		}
+		// Without its ends it is reported by them.
+		if from && to && !found[b.key()] {
+			drifts = append(drifts, Drift{
+				Kind: kindBinding, Name: b.name(), Field: fieldExistence, Expected: b.details(), Found: absent, Remedy: remedyApply,
+			})
+		}
+	}
+	for _, x := range wider.Exchanges() {
+		ours[id{kindExchange, x.Name}] = true
+	}
+	for _, e := range wider.allEntries() {
+		ours[id{kindExchange, t.ReadyExchangeOf(e.Name)}] = false
+	}
+	ours[id{kindExchange, t.RetryExchange()}] = false
+	for _, q := range t.Queues() {
+		ours[id{kindQueue, q.Name}] = true
+	}
+	for _, b := range bindings {
+		from, to := id{kindExchange, b.Source}, id{kindQueue, b.Destination}
+		intoQueue := b.DestinationType == kindQueue && b.Source != "" && ours[to]
+		if (ours[from] || intoQueue) && !described[keyOf(b)] {
+			d := surplus(kindBinding, b.Name(), b.Details(), "remove the binding: it takes messages out of their way")
+			d.Path = b.Path()
+			if bypasses[keyOf(b)] {
+				d.Remedy, d.Path = remedyApply, ""
+			}
+			drifts = append(drifts, d)
+		}
+	}
+	return drifts
+}
+
+// bindingKey is what tells bindings apart.
+type bindingKey struct {
+	source, key, args string
+	destination       id
+}
+
+func (b Binding) key() bindingKey {
+	return bindingKey{b.Source, b.Key, rabbitmq.Exactly(b.Args), b.destination()}
+}
+
+func keyOf(b rabbitmq.Binding) bindingKey {
+	return bindingKey{b.Source, b.RoutingKey, rabbitmq.Exactly(b.Arguments), id{b.DestinationType, b.Destination}}
+}
+
+// overrideColumns are what is asked of each queue.
+const overrideColumns = "name,arguments,policy,operator_policy,effective_policy_definition"
+
+// Overrides returns what policies and operator policies make of the queues' arguments, where
+// that is another thing than the description says: by some of it messages come early, are
+// dropped, or are refused. It is a part of [Topology.Verify], and asks for these queues
+// alone, however many others there are. What it goes by is up to ten seconds old.
+func (t *Topology) Overrides(ctx context.Context, m *Management) ([]Drift, error) {
+	var queues []rabbitmq.Queue
+	if err := m.Queues(ctx, `^`+regexp.QuoteMeta(t.prefix)+`\.`, overrideColumns, &queues); err != nil {
+		return nil, fmt.Errorf("topology: look for policies: %w", err)
+	}
+	found := map[string]rabbitmq.Queue{}
+	for _, q := range queues {
+		found[q.Name] = q
+	}
+	var drifts []Drift
+	for _, q := range t.Queues() {
+		drifts = append(drifts, q.overrides(found[q.Name])...)
+	}
+	return drifts, nil
+}
+
+// Overridden sums up what [Topology.Overrides] has found, on one line.
+func (t *Topology) Overridden(drifts []Drift) string {
+	var by, fields, queues []string
+	add := func(list *[]string, text string) {
+		if text != "" && !slices.Contains(*list, text) {
+			*list = append(*list, text)
+		}
+	}
+	for _, d := range drifts {
+		if d.Policy != "" {
+			add(&by, fmt.Sprintf("policy %q", d.Policy))
+		}
+		if d.OperatorPolicy != "" {
+			add(&by, fmt.Sprintf("operator policy %q", d.OperatorPolicy))
+		}
+		add(&fields, d.Field+" "+d.Found+" instead of "+d.Expected)
+		add(&queues, d.Name)
+	}
+	const most = 3
+	more := ""
+	if len(fields) > most {
+		fields, more = fields[:most], fmt.Sprintf(" and %d more", len(fields)-most)
+	}
+	return fmt.Sprintf("%s: %s%s, queues: %d", strings.Join(by, " or "), strings.Join(fields, ", "), more, len(queues))
 }
