@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"slices"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
@@ -40,6 +42,15 @@ func (t *Topology) dueExchanges() []Exchange {
 		headers(t.dueTiers(), t.dueFirst()),
 		headers(t.dueLanes(), t.ReadyExchange()),
 	}
+}
+
+// dueNames names the due exchanges, each before those it leads to.
+func (t *Topology) dueNames() []string {
+	var names []string
+	for _, x := range slices.Backward(t.dueExchanges()) {
+		names = append(names, x.Name)
+	}
+	return names
 }
 
 func (t *Topology) dueBindings() []Binding {

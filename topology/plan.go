@@ -15,16 +15,13 @@ type Channels interface {
 	Channel() (*amqp.Channel, error)
 }
 
-// What a [Change] does, and to what.
+// What a [Change] does, beside the actions of package removal, and to what.
 const (
 	actionCreate = "create"
-	actionDelete = "delete"
-	actionWait   = "wait" // for what cannot be deleted yet
-	actionKeep   = "keep" // what others use
 
 	kindExchange = rabbitmq.KindExchange
 	kindQueue    = rabbitmq.KindQueue
-	kindBinding  = "binding"
+	kindBinding  = rabbitmq.KindBinding
 )
 
 // Change is one step from what a broker has to what is described, or back.

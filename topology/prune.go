@@ -1,8 +1,8 @@
 package topology
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
+	"github.com/delaybridge/delaybridge/topology/internal/removal"
 )
 
 // PruneOptions says what [Topology.Prune] goes by beside the broker.
@@ -61,14 +62,6 @@ func hasOf(names []string) string {
 	return "has " + strings.Join(names, ", ")
 }
 
-const (
-	pruneInterval = 2 * time.Second
-	// settleTimes is for how many times SettleTime Prune goes on after its wait, while only
-	// the statistics are not new enough: an entry takes one for the inbox and one for the lanes,
-	// and a queue that is new has none for a while.
-	settleTimes = 10
-)
-
 // Prune removes the tiers, lanes and entries that an earlier configuration with the same
 // prefix has left, once they are empty. It changes nothing of what t describes, and messages
 // go on to flow meanwhile.
@@ -89,152 +82,47 @@ const (
 // remove, and what it would have to wait for. The Action of what is left is wait, or keep where others
 // use it, so that waiting does not help. Its Details say why, and of a dry run its Kind may also be bridge.
 func (t *Topology) Prune(ctx context.Context, channels Channels, m *Management, o PruneOptions) (removed, left []Change, err error) {
-	p := &pruning{
-		t: t, channels: channels, session: rabbitmq.NewSession(channels), management: m, options: o,
-		closed: map[string]time.Time{}, taken: map[string]time.Time{}, passed: map[passage]time.Time{},
-	}
-	defer func() { p.session.Close() }()
 	for _, entry := range o.Entries {
 		if t.HasEntry(entry) {
 			return nil, nil, fmt.Errorf("topology: entry %q is configured, so that it cannot be pruned", entry)
 		}
 	}
-	if err = p.run(ctx); err != nil {
+	p := removal.Pruning{
+		Names:      t,
+		Due:        t.dueNames(),
+		Left:       t.allLeftovers,
+		IsWaiting:  t.waits,
+		IsShared:   t.isShared,
+		SettleTime: SettleTime,
+		Wait:       o.Wait,
+		DryRun:     o.DryRun,
+		Named:      o.Entries,
+		Force:      o.Force,
+		PutBack:    o.putBack,
+		Parked:     o.Parked,
+	}
+	for _, e := range t.entries {
+		p.Configured = append(p.Configured, e.Name)
+	}
+	if o.Progress != nil {
+		p.Progress = func(left []removal.Change) { o.Progress(changesOf(left)) }
+	}
+	done, waits, err := removal.Prune(ctx, channels, m, p)
+	if err != nil {
 		err = fmt.Errorf("topology: %w", err)
 	}
-	return p.changes, p.left, err
+	return changesOf(done), changesOf(waits), err
 }
 
-type pruning struct {
-	t          *Topology
-	channels   Channels
-	session    *rabbitmq.Session
-	management *Management
-	options    PruneOptions
-
-	closed map[string]time.Time  // since when nothing leads to a queue, or into an entry exchange
-	taken  map[string]time.Time  // since when neither the inbox nor Redis has messages of an entry
-	passed map[passage]time.Time // an entry's messages have left a queue, of those that came until then
-
-	// What the last look has found.
-	queues    map[string]rabbitmq.Queue
-	exchanges map[string]rabbitmq.Exchange
-	bindings  []rabbitmq.Binding
-	wider     *Topology // t, and the entries that are left
-	counted   bool      // the broker counts what exchanges get
-	settling  bool      // only the statistics are not new enough
-
-	changes []Change
-	left    []Change
-}
-
-// passage is that of an entry's messages through a queue.
-type passage struct{ entry, queue string }
-
-func (p *pruning) run(ctx context.Context) error {
-	began := time.Now()
-	for {
-		if err := p.look(ctx); err != nil {
-			return err
-		}
-		if err := p.step(ctx); err != nil {
-			return err
-		}
-		waited := time.Since(began) - p.options.Wait
-		if len(p.left) == 0 || p.options.DryRun || p.hopeless() || waited >= 0 && (!p.settling || waited > settleTimes*SettleTime) {
-			return nil
-		}
-		if p.options.Progress != nil {
-			p.options.Progress(p.left)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pruneInterval):
-		}
+// putBack returns a BridgesError where a bridge would put back what is to go, or says so of a
+// dry run.
+func (o PruneOptions) putBack(ctx context.Context, queues, entries []string) (left []removal.Change, err error) {
+	if o.Bridges == nil {
+		return nil, nil
 	}
-}
-
-// hopeless reports whether nothing is left that waiting helps.
-func (p *pruning) hopeless() bool {
-	return !slices.ContainsFunc(p.left, func(l Change) bool { return l.Action == actionWait })
-}
-
-func (p *pruning) look(ctx context.Context) (err error) {
-	p.left, p.settling = nil, false
-	if p.queues, err = rabbitmq.Queues(ctx, p.management); err != nil {
-		return err
-	}
-	if p.exchanges, err = rabbitmq.Exchanges(ctx, p.management); err != nil {
-		return err
-	}
-	if p.bindings, err = rabbitmq.Bindings(ctx, p.management); err != nil {
-		return err
-	}
-	p.wider = p.t.withLeftEntries(p.exchanges)
-	var overview struct {
-		RatesMode string `json:"rates_mode"`
-	}
-	err = p.management.Get(ctx, "overview", &overview)
-	p.counted = overview.RatesMode != "none"
-	return err
-}
-
-// step closes what is to go, and removes what is empty.
-func (p *pruning) step(ctx context.Context) error {
-	var going, kept []Entry
-	for _, e := range p.wider.entries[len(p.t.entries):] {
-		if use, passes := p.uses(e.Name); use != "" && !slices.Contains(p.options.Entries, e.Name) {
-			kept = append(kept, e)
-			use += "; name the entry to remove it all the same"
-			if passes {
-				p.wait(kindExchange, p.nameOf(e.Name), use)
-			} else {
-				p.keep(kindExchange, p.nameOf(e.Name), use)
-			}
-			continue
-		}
-		going = append(going, e)
-	}
-	leftovers := p.t.leftovers(p.queues)
-	if err := p.checkBridges(ctx, leftovers, going); err != nil {
-		return err
-	}
-	for _, e := range going {
-		if err := p.closeEntry(ctx, e.Name); err != nil {
-			return err
-		}
-		if err := p.awaitTaken(ctx, e.Name); err != nil {
-			return err
-		}
-	}
-	for _, name := range leftovers {
-		if p.entriesNeed(name, going, kept) {
-			continue
-		}
-		if err := p.pruneQueue(ctx, name); err != nil {
-			return err
-		}
-	}
-	if err := p.pruneDue(ctx, kept); err != nil {
-		return err
-	}
-	for _, e := range going {
-		if err := p.pruneReady(ctx, e.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkBridges returns a BridgesError where a bridge would put back what is to go.
-func (p *pruning) checkBridges(ctx context.Context, leftovers []string, going []Entry) error {
-	if p.options.Force || p.options.Bridges == nil || len(leftovers)+len(going) == 0 {
-		return nil
-	}
-	bridges, err := p.options.Bridges(ctx)
+	bridges, err := o.Bridges(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	others := map[string][]string{}
 	for name, other := range bridges {
@@ -243,14 +131,14 @@ func (p *pruning) checkBridges(ctx context.Context, leftovers []string, going []
 			continue
 		}
 		var has []string
-		for _, queue := range leftovers {
+		for _, queue := range queues {
 			if other.describes(id{kindQueue, queue}) {
 				has = append(has, queue)
 			}
 		}
-		for _, e := range going {
-			if other.HasEntry(e.Name) {
-				has = append(has, other.EntryExchangeOf(e.Name))
+		for _, entry := range entries {
+			if other.HasEntry(entry) {
+				has = append(has, other.EntryExchangeOf(entry))
 			}
 		}
 		if len(has) > 0 {
@@ -259,168 +147,81 @@ func (p *pruning) checkBridges(ctx context.Context, leftovers []string, going []
 	}
 	switch {
 	case len(others) == 0:
-		return nil
-	case !p.options.DryRun:
-		return &BridgesError{others}
+		return nil, nil
+	case !o.DryRun:
+		return nil, &BridgesError{others}
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		p.wait("bridge", name, "it "+hasOf(others[name])+", and would put that back")
+		left = append(left, removal.Change{
+			Action: removal.ActionWait, Kind: "bridge", Name: name, Details: "it " + hasOf(others[name]) + ", and would put that back",
+		})
 	}
-	return nil
+	return left, nil
 }
 
-// pruneQueue closes a tier or lane, and deletes it when it is empty.
-func (p *pruning) pruneQueue(ctx context.Context, name string) error {
-	x, there := p.exchanges[name]
-	if there && x.Stats.In.Rate > 0 && !p.options.Force {
-		p.wait(kindExchange, name, fmt.Sprintf("it gets %.3g messages a second: a publisher has another configuration", x.Stats.In.Rate))
-		return nil
+// allLeftovers names the tiers and lanes, and the entries, that another configuration has left.
+func (t *Topology) allLeftovers(queues map[string]rabbitmq.Queue, exchanges map[string]rabbitmq.Exchange) (waiting, entries []string) {
+	for _, e := range t.withLeftEntries(exchanges).entries[len(t.entries):] {
+		entries = append(entries, e.Name)
 	}
-	for _, b := range p.bindings {
-		if leadsTo(name, b) && !p.isOurs(b.Source) && !p.options.Force {
-			p.keep(kindQueue, name, "exchange "+b.Source+" leads to it")
-			return nil
-		}
-	}
-	reopened, err := p.closeQueue(ctx, name)
-	if err != nil {
-		return err
-	}
-	if _, known := p.closed[name]; reopened || !known {
-		p.closed[name] = time.Now()
-	}
-	why, err := p.holds(ctx, name, p.closed[name])
-	if err != nil {
-		return err
-	}
-	if why != "" {
-		p.wait(kindQueue, name, why)
-		if !p.options.DryRun {
-			return nil
-		}
-	}
-	return p.deleteQueue(ctx, name)
+	return t.leftovers(queues), entries
 }
 
-// closeQueue removes what leads into a queue: the bindings of entry exchanges first, so that what
-// they would take goes to the inbox, and then the exchange of the same name. It reports whether
-// there was any.
-func (p *pruning) closeQueue(ctx context.Context, name string) (open bool, err error) {
-	for _, b := range p.bindings {
-		if !leadsTo(name, b) || !p.wider.isEntry(b.Source) {
+// leftovers names the tiers and lanes of other configurations with the same prefix,
+// sorted. They are known by their arguments: a queue that others have called alike is
+// theirs.
+func (t *Topology) leftovers(queues map[string]rabbitmq.Queue) []string {
+	described := map[string]bool{}
+	for _, q := range t.Queues() {
+		described[q.Name] = true
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(queues)), func(name string) bool {
+		return described[name] || !t.waits(name) || !t.waitsBy(queues[name])
+	})
+}
+
+// waitsBy reports whether a queue has the arguments of a tier or a lane.
+func (t *Topology) waitsBy(q rabbitmq.Queue) bool {
+	ttl, ok := rabbitmq.Number(q.Arguments[rabbitmq.ArgMessageTTL])
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc([]string{t.ReadyExchange(), t.dueTiers(), t.dueLanes()}, func(leadsTo string) bool {
+		for name, value := range waiting(ttl, leadsTo) {
+			if rabbitmq.Text(q.Arguments[name]) != rabbitmq.Text(value) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// isShared reports whether a queue is a tier or a lane that the entries beside the default one
+// share.
+func (t *Topology) isShared(q rabbitmq.Queue) bool {
+	return t.waits(q.Name) && strings.HasSuffix(q.Name, "."+ofEntries) && t.waitsBy(q)
+}
+
+// withLeftEntries describes, besides, the entries of another configuration with
+// the same prefix that it has left on the broker. It knows their exchanges by
+// name and alternate exchange.
+func (t *Topology) withLeftEntries(exchanges map[string]rabbitmq.Exchange) *Topology {
+	wider := *t
+	wider.entries = t.Entries()
+	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
+		ready, isReady := strings.CutPrefix(name, t.name("ready", ""))
+		entry, isEntry := strings.CutPrefix(name, t.name("entry", ""))
+		x := exchanges[name]
+		e := Entry{Name: ready, Kind: x.Type}
+		alternate := t.Unrouted()
+		if isEntry {
+			kind := cmp.Or(exchanges[t.name("ready", entry)].Type, amqp.ExchangeTopic)
+			e, alternate = Entry{Name: entry, Kind: kind}, t.Inbox()
+		}
+		if (!isReady && !isEntry) || x.Arguments[rabbitmq.ArgAlternate] != alternate || !validName(e.Name) || wider.HasEntry(e.Name) {
 			continue
 		}
-		open = true
-		if err := p.unbind(ctx, b); err != nil {
-			return open, err
-		}
+		wider.entries = append(wider.entries, e)
 	}
-	if x, there := p.exchanges[name]; there && x.Type == amqp.ExchangeFanout {
-		open = true
-		err = p.deleteExchange(ctx, x)
-	}
-	return open, err
-}
-
-// leadsTo reports whether a binding leads to a queue, other than that which each queue has by its name.
-func leadsTo(queue string, b rabbitmq.Binding) bool {
-	return b.DestinationType == kindQueue && b.Destination == queue && b.Source != ""
-}
-
-// isOurs reports whether an exchange is an entry exchange, or that of a tier or lane.
-func (p *pruning) isOurs(exchange string) bool {
-	return p.t.waits(exchange) || p.wider.isEntry(exchange)
-}
-
-// holds says what a queue to which nothing leads since an instant has still, or nothing.
-func (p *pruning) holds(ctx context.Context, name string, since time.Time) (why string, err error) {
-	ready, err := p.session.Count(ctx, name)
-	switch {
-	case errors.Is(err, rabbitmq.ErrSilent):
-		p.session = rabbitmq.NewSession(p.channels)
-		return "it does not answer", nil
-	case err != nil && !rabbitmq.Answered(err, amqp.NotFound):
-		return "", fmt.Errorf("queue %s: %w", name, err)
-	}
-	all := p.queues[name].Messages
-	switch {
-	case all == nil: // as of a queue that is new
-		p.settling = true
-		return "the management API does not know what it holds: is its leader up, and is the collection of statistics on?", nil
-	case ready > 0 || *all > 0:
-		return fmt.Sprintf("it has %d messages", max(ready, *all)), nil
-	case time.Since(since) < SettleTime && !p.options.DryRun:
-		p.settling = true
-		return fmt.Sprintf("it is watched for %v", SettleTime), nil
-	}
-	return "", nil
-}
-
-func (p *pruning) wait(kind, name, reason string) {
-	p.left = append(p.left, Change{actionWait, kind, name, reason})
-}
-
-func (p *pruning) keep(kind, name, reason string) {
-	p.left = append(p.left, Change{actionKeep, kind, name, reason})
-}
-
-func (p *pruning) deleted(kind, name, details string) {
-	p.changes = append(p.changes, Change{actionDelete, kind, name, details})
-}
-
-// do changes something on the broker, but for a dry run.
-func (p *pruning) do(ctx context.Context, change func(*amqp.Channel) error) error {
-	if p.options.DryRun {
-		return nil
-	}
-	return p.session.Do(ctx, change)
-}
-
-func (p *pruning) unbind(ctx context.Context, b rabbitmq.Binding) error {
-	args := amqp.Table{}
-	for name, value := range b.Arguments {
-		if n, is := rabbitmq.Number(value); is {
-			value = n
-		}
-		args[name] = value
-	}
-	err := p.do(ctx, func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Destination, b.RoutingKey, b.Source, args) })
-	if err != nil {
-		return fmt.Errorf("binding %s: %w", b.Name(), err)
-	}
-	p.deleted(kindBinding, b.Name(), b.Details())
-	return nil
-}
-
-func (p *pruning) deleteExchange(ctx context.Context, x rabbitmq.Exchange) error {
-	err := p.do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(x.Name, false, false) })
-	if err != nil {
-		return fmt.Errorf("exchange %s: %w", x.Name, err)
-	}
-	p.deleted(kindExchange, x.Name, x.Type)
-	return nil
-}
-
-// deleteQueue deletes an empty queue to which nothing leads. A process with another
-// configuration may have opened it again since it was looked at.
-func (p *pruning) deleteQueue(ctx context.Context, name string) error {
-	lost := 0
-	err := p.do(ctx, func(ch *amqp.Channel) (err error) {
-		lost, err = ch.QueueDelete(name, false, false, false)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("queue %s: %w", name, err)
-	}
-	delete(p.queues, name)
-	if lost > 0 {
-		p.deleted(kindQueue, name, fmt.Sprintf("with %d messages", lost))
-		return fmt.Errorf("queue %s was deleted with messages that have come to it meanwhile (%d): a process with another configuration publishes there", name, lost)
-	}
-	details := "empty"
-	if p.options.DryRun {
-		details = "once it is empty"
-	}
-	p.deleted(kindQueue, name, details)
-	return nil
+	return &wider
 }

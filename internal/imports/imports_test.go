@@ -19,6 +19,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 }{
 	{"message", []string{"internal/wire"}, "all share the wire contract, so it stands alone"},
 	{"topology/internal/rabbitmq", nil, "it knows RabbitMQ, and nothing of what is described"},
+	{"topology/internal/removal", []string{"topology/internal/rabbitmq"}, "a room knows what it is given, and not who gives it"},
 	{"topology", []string{"internal/secretfile", "internal/tlsurl", "internal/wire", "message"}, "the description is pure"},
 	{"producer/outbox", []string{"producer", "redisbridge", "internal/wire", "message", "internal/meters", "internal/schema", "internal/sqltx"}, "a relay publishes, cancels and reschedules"},
 	{"producer", []string{"internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/tracing"}, "it declares the Parker it needs; cmd joins it with redisbridge"},

@@ -83,9 +83,9 @@ func All() []Mutant {
 
 		{
 			Name: "a tier is pruned with what is in it",
-			File: "topology/prune.go",
-			Old:  "		p.wait(kindQueue, name, why)\n		if !p.options.DryRun {\n			return nil\n		}\n	}\n	return p.deleteQueue(ctx, name)\n",
-			New:  "		p.wait(kindQueue, name, why)\n	}\n	return p.deleteQueue(ctx, name)\n",
+			File: "topology/internal/removal/queues.go",
+			Old:  "		p.wait(rabbitmq.KindQueue, name, why)\n		if !p.DryRun {\n			return nil\n		}\n	}\n	return p.deleteQueue(ctx, name)\n",
+			New:  "		p.wait(rabbitmq.KindQueue, name, why)\n	}\n	return p.deleteQueue(ctx, name)\n",
 			Only: "topology changed and pruned",
 			Rule: "published, and comes",
 		},

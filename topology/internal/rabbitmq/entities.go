@@ -11,6 +11,7 @@ import (
 const (
 	KindExchange = "exchange"
 	KindQueue    = "queue"
+	KindBinding  = "binding"
 )
 
 // Management asks the management API. {vhost} in path stands for its virtual host.

@@ -1,11 +1,10 @@
-package topology
+package removal
 
 import (
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/delaybridge/delaybridge/topology/internal/rabbitmq"
@@ -13,16 +12,16 @@ import (
 
 // nameOf names an entry by the exchange of it that is there.
 func (p *pruning) nameOf(entry string) string {
-	name := p.t.EntryExchangeOf(entry)
+	name := p.EntryExchangeOf(entry)
 	if _, there := p.exchanges[name]; !there {
-		name = p.t.ReadyExchangeOf(entry)
+		name = p.ReadyExchangeOf(entry)
 	}
 	return name
 }
 
 // uses says who uses an entry, or nothing, and whether that may pass.
 func (p *pruning) uses(entry string) (use string, passes bool) {
-	name, ready := p.t.EntryExchangeOf(entry), p.t.ReadyExchangeOf(entry)
+	name, ready := p.EntryExchangeOf(entry), p.ReadyExchangeOf(entry)
 	if x, there := p.exchanges[name]; there {
 		if !p.counted {
 			return "whether it gets messages is not known, since the broker does not count them (rates_mode)", false
@@ -32,7 +31,7 @@ func (p *pruning) uses(entry string) (use string, passes bool) {
 		}
 	}
 	for _, b := range p.bindings {
-		if b.DestinationType == kindExchange && b.Destination == name {
+		if b.DestinationType == rabbitmq.KindExchange && b.Destination == name {
 			return "exchange " + b.Source + " leads to it", false
 		}
 		if b.Source == ready {
@@ -54,7 +53,7 @@ func (p *pruning) uses(entry string) (use string, passes bool) {
 
 // closeEntry deletes the entry exchange, and notes down since when it is gone.
 func (p *pruning) closeEntry(ctx context.Context, entry string) error {
-	name := p.t.EntryExchangeOf(entry)
+	name := p.EntryExchangeOf(entry)
 	x, there := p.exchanges[name]
 	if there {
 		if err := p.deleteExchange(ctx, x); err != nil {
@@ -70,32 +69,32 @@ func (p *pruning) closeEntry(ctx context.Context, entry string) error {
 // awaitTaken notes down when neither the inbox nor Redis has messages of an entry any more, or
 // says what has.
 func (p *pruning) awaitTaken(ctx context.Context, entry string) error {
-	ready, inbox := p.t.ReadyExchangeOf(entry), p.t.Inbox()
-	passed, why, err := p.hasPassed(ctx, entry, inbox, p.closed[p.t.EntryExchangeOf(entry)])
+	ready, inbox := p.ReadyExchangeOf(entry), p.Inbox()
+	passed, why, err := p.hasPassed(ctx, entry, inbox, p.closed[p.EntryExchangeOf(entry)])
 	if err != nil {
 		return err
 	}
 	if !passed {
-		p.wait(kindExchange, ready, "queue "+inbox+": "+why)
-		if !p.options.DryRun {
+		p.wait(rabbitmq.KindExchange, ready, "queue "+inbox+": "+why)
+		if !p.DryRun {
 			return nil
 		}
 	}
-	if p.options.Parked == nil {
-		p.wait(kindExchange, ready, "whether Redis has messages of the entry is not known")
+	if p.Parked == nil {
+		p.wait(rabbitmq.KindExchange, ready, "whether Redis has messages of the entry is not known")
 		return nil
 	}
-	n, err := p.options.Parked(ctx, entry)
+	n, err := p.Parked(ctx, entry)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
 		delete(p.taken, entry)
-		p.wait(kindExchange, ready, fmt.Sprintf("whether Redis has messages of the entry is not known: %v", err))
+		p.wait(rabbitmq.KindExchange, ready, fmt.Sprintf("whether Redis has messages of the entry is not known: %v", err))
 		return nil
 	case n > 0:
 		delete(p.taken, entry)
-		p.wait(kindExchange, ready, fmt.Sprintf("Redis has %d messages of the entry", n))
+		p.wait(rabbitmq.KindExchange, ready, fmt.Sprintf("Redis has %d messages of the entry", n))
 		return nil
 	}
 	if p.taken[entry].IsZero() {
@@ -106,20 +105,20 @@ func (p *pruning) awaitTaken(ctx context.Context, entry string) error {
 
 // entriesNeed reports whether a queue that is left has to stay for now, since messages of entries
 // may still come to it. Of those that are going, Redis may have messages for its lanes.
-func (p *pruning) entriesNeed(queue string, going, kept []Entry) bool {
-	if len(p.t.entries) > 0 || !strings.HasSuffix(queue, "."+ofEntries) {
+func (p *pruning) entriesNeed(queue string, going, kept []string) bool {
+	if len(p.Configured) > 0 || !p.IsShared(p.queues[queue]) {
 		return false
 	}
 	if len(kept) > 0 {
-		p.keep(kindQueue, queue, "entry "+kept[0].Name+" is in use")
+		p.keep(rabbitmq.KindQueue, queue, "entry "+kept[0]+" is in use")
 		return true
 	}
-	if _, isTier := p.t.TierOf(queue); isTier || p.options.DryRun {
+	if _, isTier := p.TierOf(queue); isTier || p.DryRun {
 		return false
 	}
-	for _, e := range going {
-		if p.taken[e.Name].IsZero() {
-			p.wait(kindQueue, queue, "messages of entry "+e.Name+" may still come to it")
+	for _, entry := range going {
+		if p.taken[entry].IsZero() {
+			p.wait(rabbitmq.KindQueue, queue, "messages of entry "+entry+" may still come to it")
 			return true
 		}
 	}
@@ -138,7 +137,7 @@ func (p *pruning) hasPassed(ctx context.Context, entry, name string, since time.
 	}
 	q := p.queues[name]
 	if ttl, waits := rabbitmq.Number(q.Arguments[rabbitmq.ArgMessageTTL]); why != "" && waits && q.Messages != nil && q.Ready != nil && q.Unacknowledged != nil {
-		over := since.Add(time.Duration(ttl)*time.Millisecond + SettleTime)
+		over := since.Add(time.Duration(ttl)*time.Millisecond + p.SettleTime)
 		notTaken := *q.Messages - *q.Ready - *q.Unacknowledged
 		if !time.Now().Before(over) && notTaken <= 0 {
 			why = ""
@@ -155,20 +154,20 @@ func (p *pruning) hasPassed(ctx context.Context, entry, name string, since time.
 
 // pruneDue deletes the exchanges between the entries' tiers and lanes and their ready exchanges,
 // where no queue leads to them any more.
-func (p *pruning) pruneDue(ctx context.Context, kept []Entry) error {
-	if len(p.t.entries) > 0 {
+func (p *pruning) pruneDue(ctx context.Context, kept []string) error {
+	if len(p.Configured) > 0 {
 		return nil
 	}
-	for _, x := range slices.Backward(p.t.dueExchanges()) {
-		found, there := p.exchanges[x.Name]
+	for _, name := range p.Due {
+		x, there := p.exchanges[name]
 		switch {
 		case !there:
 		case len(kept) > 0:
-			p.keep(kindExchange, x.Name, "entry "+kept[0].Name+" is in use")
-		case !p.options.DryRun && p.queueLeft():
-			p.wait(kindExchange, x.Name, "queues lead to it")
+			p.keep(rabbitmq.KindExchange, name, "entry "+kept[0]+" is in use")
+		case !p.DryRun && p.queueLeft():
+			p.wait(rabbitmq.KindExchange, name, "queues lead to it")
 		default:
-			if err := p.deleteExchange(ctx, found); err != nil {
+			if err := p.deleteExchange(ctx, x); err != nil {
 				return err
 			}
 		}
@@ -178,8 +177,8 @@ func (p *pruning) pruneDue(ctx context.Context, kept []Entry) error {
 
 // queueLeft reports whether there is a tier or lane of entries.
 func (p *pruning) queueLeft() bool {
-	for name, q := range p.queues {
-		if p.t.waits(name) && strings.HasSuffix(name, "."+ofEntries) && p.t.waitsBy(q) {
+	for _, q := range p.queues {
+		if p.IsShared(q) {
 			return true
 		}
 	}
@@ -188,33 +187,33 @@ func (p *pruning) queueLeft() bool {
 
 // pruneReady deletes the ready exchange of an entry of which no message is on its way any more.
 func (p *pruning) pruneReady(ctx context.Context, entry string) error {
-	name := p.t.ReadyExchangeOf(entry)
+	name := p.ReadyExchangeOf(entry)
 	x, there := p.exchanges[name]
 	if !there {
 		return nil
 	}
 	taken := p.taken[entry]
-	if taken.IsZero() && !p.options.DryRun {
+	if taken.IsZero() && !p.DryRun {
 		return nil // it is said what has messages of it
 	}
 	for _, queue := range slices.Sorted(maps.Keys(p.queues)) {
-		if !p.t.waits(queue) || !strings.HasSuffix(queue, "."+ofEntries) || !p.t.waitsBy(p.queues[queue]) {
+		if !p.IsShared(p.queues[queue]) {
 			continue
 		}
 		since := taken // of a lane
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if _, isTier := p.t.TierOf(queue); isTier {
-			since = p.closed[p.t.EntryExchangeOf(entry)]
+		if _, isTier := p.TierOf(queue); isTier {
+			since = p.closed[p.EntryExchangeOf(entry)]
 		}
 		passed, why, err := p.hasPassed(ctx, entry, queue, since)
 		if err != nil {
 			return err
 		}
 		if !passed {
-			p.wait(kindExchange, name, "queue "+queue+": "+why)
-			if !p.options.DryRun {
+			p.wait(rabbitmq.KindExchange, name, "queue "+queue+": "+why)
+			if !p.DryRun {
 				return nil
 			}
 		}
@@ -224,7 +223,7 @@ func (p *pruning) pruneReady(ctx context.Context, entry string) error {
 	}
 	for _, b := range p.bindings {
 		if b.Source == name {
-			p.deleted(kindBinding, b.Name(), b.Details())
+			p.deleted(rabbitmq.KindBinding, b.Name(), b.Details())
 		}
 	}
 	return nil
