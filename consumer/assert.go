@@ -115,6 +115,16 @@ func (r *run) declareOwn(ch *amqp.Channel) error {
 	return nil
 }
 
+// bindForRetries has the queue get what comes back to it, by its name.
+func (r *run) bindForRetries(ch *amqp.Channel) error {
+	exchange := r.config.Topology.RetryExchange()
+	err := r.bind(ch, r.config.Queue, exchange, nil)
+	if errors.Is(err, broker.ErrForbidden) {
+		return fmt.Errorf("bind the queue to %s for its retries, which takes write permission for the queue and read permission for the exchange: %w", exchange, err)
+	}
+	return err
+}
+
 // bind binds the queue. After something was missing it makes sure that the binding
 // has an effect: RabbitMQ with Khepri looks an exchange up before it writes the binding
 // (rabbit_db_binding:create), and one that is written while the exchange is being

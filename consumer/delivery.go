@@ -126,3 +126,34 @@ func (s *session) settle(h *held, o *Observation) {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)
 	}
 }
+
+// idle waits for d, and returns false when it is no longer this consumer that will
+// handle the message.
+func (s *session) idle(h *held, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.intake.Done():
+		return false
+	case <-h.wanted.Done():
+		return false
+	}
+}
+
+// takeSlot waits for its turn to call the handler, and returns false likewise.
+func (s *session) takeSlot(h *held) bool {
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.intake.Done():
+		return false
+	case <-h.wanted.Done():
+		return false
+	}
+	if s.intake.Err() != nil || h.wanted.Err() != nil { // both were possible
+		<-s.slots
+		return false
+	}
+	return true
+}

@@ -124,7 +124,7 @@ func All() []Mutant {
 		},
 		{
 			Name: "the pause that a handler asks for is halved",
-			File: "consumer/delay.go",
+			File: "consumer/retry.go",
 			Old:  "		pause = max(0, postponed.pause)\n",
 			New:  "		pause = max(0, postponed.pause/2)\n",
 			Rule: "not tried again early",
