@@ -48,16 +48,16 @@ func (s *session) arrive(h *held, o *Observation) Outcome {
 	if s.config.Arrivals == nil {
 		return ""
 	}
-	wait := s.noArrivals.newWait(maxBackoff, func(ctx context.Context) error {
+	wait := s.noArrivals.NewWait(maxBackoff, func(ctx context.Context) error {
 		m := o.Message // which is given back by then; to ask again changes nothing
 		_, err := s.config.Arrivals.Arrive(ctx, &m)
 		return err
 	})
-	defer wait.gone()
+	defer wait.Gone()
 	for {
 		arrival, err := s.config.Arrivals.Arrive(h.wanted, &o.Message)
 		if err == nil {
-			wait.over(s.log)
+			wait.Over(s.log)
 		}
 		switch {
 		case err == nil && arrival.Because() == "":
@@ -69,7 +69,7 @@ func (s *session) arrive(h *held, o *Observation) Outcome {
 		case s.intake.Err() != nil || h.wanted.Err() != nil:
 			return Returned
 		}
-		if !sleep(h.wanted, wait.failed(s.log, o.Message.ID, err)) {
+		if !sleep(h.wanted, wait.Failed(s.log, o.Message.ID, err)) {
 			return Returned
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/outage"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/tracing"
@@ -44,7 +45,7 @@ type Consumer struct {
 	isReady    func() // closes ready, once
 	intake     intake
 
-	noLedger, noArrivals, noDelayer outage
+	noLedger, noArrivals, noDelayer outage.Outage
 }
 
 // New checks c and fills in the defaults. It does no I/O, but to read files that hold a
@@ -67,9 +68,9 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
 		tracer: tracing.New(c.TracerProvider, "consumer"), ready: make(chan struct{}),
-		noLedger:   outage{begins: "the ledger cannot be asked; messages stay unacknowledged and wait", ends: "the ledger answers again"},
-		noArrivals: outage{begins: "cannot see whether messages were cancelled; messages stay unacknowledged and wait", ends: "it can be seen again whether messages were cancelled"},
-		noDelayer:  outage{begins: "cannot park messages for their retry; messages stay unacknowledged and wait", ends: "messages are parked for their retry again"},
+		noLedger:   outage.Outage{Begins: "the ledger cannot be asked; messages stay unacknowledged and wait", Ends: "the ledger answers again"},
+		noArrivals: outage.Outage{Begins: "cannot see whether messages were cancelled; messages stay unacknowledged and wait", Ends: "it can be seen again whether messages were cancelled"},
+		noDelayer:  outage.Outage{Begins: "cannot park messages for their retry; messages stay unacknowledged and wait", Ends: "messages are parked for their retry again"},
 	}
 	consumer.isReady = sync.OnceFunc(func() { close(consumer.ready) })
 	if err := errors.Join(faults...); err != nil {

@@ -33,8 +33,8 @@ func (s *session) handle(h *held) {
 	if o.Outcome != "" {
 		<-s.slots
 	}
-	ledger := s.noLedger.newWait(maxOutagePause, func(ctx context.Context) error { return s.askLedger(ctx, o.Message.ID) })
-	defer ledger.gone()
+	ledger := s.noLedger.NewWait(maxLedgerPause, func(ctx context.Context) error { return s.askLedger(ctx, o.Message.ID) })
+	defer ledger.Gone()
 	handled := false
 	for o.Outcome == "" {
 		if !s.holding.begin(h) {
@@ -45,7 +45,7 @@ func (s *session) handle(h *held) {
 		o.Attempts++
 		o.Err = s.attempt(&o, story)
 		if errors.Is(o.Err, errDuplicate) {
-			ledger.over(s.log)
+			ledger.Over(s.log)
 			o.Outcome, o.Err = Duplicate, nil
 			break
 		}
@@ -58,7 +58,7 @@ func (s *session) handle(h *held) {
 			continue
 		}
 		handled = true
-		ledger.over(s.log)
+		ledger.Over(s.log)
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/consumer/internal/outage"
 )
 
 // RabbitMQ takes back a message that is not acknowledged within its consumer_timeout: it
@@ -143,9 +145,9 @@ func (s *session) giveBackInTime(now time.Time) error {
 	if oldest, ok := s.holding.oldest(); !ok || now.Sub(oldest) < patience-s.config.share(lookShare) {
 		return nil
 	}
-	away := s.noArrivals.silent(now, patience)
+	away := s.noArrivals.Silent(now, patience)
 	if away == nil {
-		away = s.noLedger.silent(now, patience)
+		away = s.noLedger.Silent(now, patience)
 	}
 	// Not even what is on its way may overtake what returns. But the queue of a single
 	// active consumer would be given to another one, beside the handlers at work here.
@@ -180,21 +182,11 @@ func (s *session) giveBackInTime(now time.Time) error {
 // awaitAnswer ends the pause when what was away answers. After ConsumerTimeout it does so
 // anyway: perhaps only the messages that were given back meet a fault, and others wait
 // behind them.
-func (s *session) awaitAnswer(away *outage, answered chan<- struct{}) {
+func (s *session) awaitAnswer(away *outage.Outage, answered chan<- struct{}) {
 	defer close(answered)
 	ctx, cancel := context.WithTimeout(s.alive, s.config.ConsumerTimeout)
 	defer cancel()
-	w := away.newWait(maxBackoff, nil)
-	for ctx.Err() == nil {
-		asking, cancel := context.WithTimeout(ctx, maxOutagePause)
-		err := away.asks(asking)
-		cancel()
-		if err == nil {
-			w.answered(s.log)
-			break
-		}
-		sleep(ctx, w.pauses.NextBackOff())
-	}
+	away.Await(ctx, s.log)
 }
 
 // resume ends the pause.

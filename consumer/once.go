@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/outage"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -62,3 +64,38 @@ func ledgerKey(queue, id string) string {
 type notBegunError struct{ error }
 
 func (e *notBegunError) Unwrap() error { return e.error }
+
+// maxLedgerPause is the longest pause between two questions to a ledger that cannot be
+// reached, and so how late its return is noticed.
+const maxLedgerPause = 10 * time.Second
+
+// awaitLedger waits before the ledger is asked again, without a slot, and takes one. It
+// returns Returned when it is no longer this consumer that will handle the message, or "".
+func (s *session) awaitLedger(h *held, w *outage.Wait, id string, why *notBegunError) Outcome {
+	var pause time.Duration
+	if errors.Is(why, ledger.ErrBusy) {
+		pause = w.Busy(s.log, id, why)
+	} else {
+		pause = w.Failed(s.log, id, why)
+	}
+	if !s.idle(h, pause) || !s.takeSlot(h) {
+		return Returned
+	}
+	return ""
+}
+
+// errOnlyAsked keeps a question to the ledger from leaving a mark.
+var errOnlyAsked = errors.New("the ledger was only asked whether it answers")
+
+// askLedger returns nil where the ledger answers about a message.
+func (s *session) askLedger(ctx context.Context, id string) error {
+	began := false
+	_, err := s.config.Ledger.Once(ctx, ledgerKey(s.config.Queue, id), func(context.Context) error {
+		began = true
+		return errOnlyAsked
+	})
+	if began || errors.Is(err, ledger.ErrBusy) {
+		return nil
+	}
+	return err
+}

@@ -139,15 +139,15 @@ func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
 func (s *session) delay(ctx context.Context, h *held, o *Observation) Outcome {
 	m := s.config.Topology.Message(h.Delivery) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
-	wait := s.noDelayer.newWait(maxBackoff, nil)
-	defer wait.gone()
+	wait := s.noDelayer.NewWait(maxBackoff, nil)
+	defer wait.Gone()
 	for {
 		err := s.config.Delayer.Delay(ctx, &m, max(0, time.Until(o.RetryAt)))
 		if err == nil {
-			wait.over(s.log)
+			wait.Over(s.log)
 			return Delayed
 		}
-		if h.wanted.Err() != nil || !s.idle(h, wait.failed(s.log, m.ID, err)) {
+		if h.wanted.Err() != nil || !s.idle(h, wait.Failed(s.log, m.ID, err)) {
 			return Returned
 		}
 	}
