@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/consumer/internal/outage"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
@@ -41,6 +42,7 @@ type Consumer struct {
 	consuming  *broker.Conn
 	publishing *broker.Conn // its own, because a blocked one would hold back the acknowledgements
 	tracer     *tracing.Tracer
+	ledger     *once.Ledger // of Config.Ledger
 	ready      chan struct{}
 	isReady    func() // closes ready, once
 	intake     intake
@@ -62,11 +64,13 @@ func New(c Config) (*Consumer, error) {
 		}
 		return conn
 	}
+	log := c.Logger.With("queue", c.Queue)
+	ledger := &once.Ledger{Marks: c.Ledger, Queue: c.Queue, Logger: log}
 	if c.Ledger != nil && c.Handler != nil {
-		c.Handler = &once{c.Handler, c.Ledger, c.Queue, c.Logger.With("queue", c.Queue)}
+		c.Handler = handleOnce(ledger, c.Handler)
 	}
 	consumer := &Consumer{
-		config: c, log: c.Logger.With("queue", c.Queue), consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
+		config: c, log: log, ledger: ledger, consuming: connect(c.ConnectionName, "handles the messages of its queue as they become due"),
 		tracer: tracing.New(c.TracerProvider, "consumer"), ready: make(chan struct{}),
 		noLedger:   outage.Outage{Begins: "the ledger cannot be asked; messages stay unacknowledged and wait", Ends: "the ledger answers again"},
 		noArrivals: outage.Outage{Begins: "cannot see whether messages were cancelled; messages stay unacknowledged and wait", Ends: "it can be seen again whether messages were cancelled"},

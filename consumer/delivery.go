@@ -7,9 +7,16 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/once"
+	"github.com/delaybridge/delaybridge/consumer/internal/outage"
+	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
 )
+
+// maxLedgerPause is the longest pause between two questions to a ledger that cannot be
+// reached, and so how late its return is noticed.
+const maxLedgerPause = 10 * time.Second
 
 // handle sees one delivery through until the consumer is done with it. It is
 // called with a slot taken, for the first attempt.
@@ -33,8 +40,8 @@ func (s *session) handle(h *held) {
 	if o.Outcome != "" {
 		<-s.slots
 	}
-	ledger := s.noLedger.NewWait(maxLedgerPause, func(ctx context.Context) error { return s.askLedger(ctx, o.Message.ID) })
-	defer ledger.Gone()
+	wait := s.noLedger.NewWait(maxLedgerPause, func(ctx context.Context) error { return s.ledger.Ask(ctx, o.Message.ID) })
+	defer wait.Gone()
 	handled := false
 	for o.Outcome == "" {
 		if !s.holding.begin(h) {
@@ -44,21 +51,21 @@ func (s *session) handle(h *held) {
 		}
 		o.Attempts++
 		o.Err = s.attempt(&o, story)
-		if errors.Is(o.Err, errDuplicate) {
-			ledger.Over(s.log)
+		if errors.Is(o.Err, once.ErrDuplicate) {
+			wait.Over(s.log)
 			o.Outcome, o.Err = Duplicate, nil
 			break
 		}
-		if notBegun, ok := errors.AsType[*notBegunError](o.Err); ok {
+		if notBegun, ok := errors.AsType[*once.NotBegunError](o.Err); ok {
 			o.Attempts--
 			if !handled {
 				s.holding.add(h)
 			}
-			o.Outcome = s.awaitLedger(h, ledger, o.Message.ID, notBegun)
+			o.Outcome = s.awaitLedger(h, wait, o.Message.ID, notBegun)
 			continue
 		}
 		handled = true
-		ledger.Over(s.log)
+		wait.Over(s.log)
 		if o.Err == nil {
 			o.Outcome = Acknowledged
 			break
@@ -125,6 +132,21 @@ func (s *session) settle(h *held, o *Observation) {
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)
 	}
+}
+
+// awaitLedger waits before the ledger is asked again, without a slot, and takes one. It
+// returns Returned when it is no longer this consumer that will handle the message, or "".
+func (s *session) awaitLedger(h *held, w *outage.Wait, id string, why *once.NotBegunError) Outcome {
+	var pause time.Duration
+	if errors.Is(why, ledger.ErrBusy) {
+		pause = w.Busy(s.log, id, why)
+	} else {
+		pause = w.Failed(s.log, id, why)
+	}
+	if !s.idle(h, pause) || !s.takeSlot(h) {
+		return Returned
+	}
+	return ""
 }
 
 // idle waits for d, and returns false when it is no longer this consumer that will

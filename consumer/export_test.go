@@ -22,6 +22,3 @@ func Trace(provider trace.TracerProvider, d *amqp.Delivery) func() {
 		story.end(&o)
 	}
 }
-
-// LedgerKey is the key by which a ledger knows a message of a queue.
-func LedgerKey(queue, id string) string { return ledgerKey(queue, id) }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -95,6 +96,18 @@ func call(ctx context.Context, h Handler, m message.Message) (err error) {
 		}
 	}()
 	return h.Handle(ctx, m)
+}
+
+// handleOnce returns a handler that calls h unless a message with the same ID from the same
+// queue has been handled with success.
+func handleOnce(l *once.Ledger, h Handler) Handler {
+	return HandlerFunc(func(ctx context.Context, m message.Message) error {
+		err := l.Do(ctx, m.ID, func(ctx context.Context) error { return h.Handle(ctx, m) })
+		if errors.Is(err, once.ErrNoID) {
+			return Reject(err)
+		}
+		return err
+	})
 }
 
 // chain returns h inside of all the others, of which the first is called first.

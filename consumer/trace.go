@@ -9,6 +9,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -101,7 +102,7 @@ func (d delivered) startHandling(ctx context.Context, o *Observation) (handling 
 	}, &o.Message)
 	span.SetAttributes(tracing.Attempt.Int(o.Attempts))
 	return ctx, func(err error) {
-		if errors.Is(err, errDuplicate) {
+		if errors.Is(err, once.ErrDuplicate) {
 			err = nil
 			span.SetAttributes(tracing.Outcome.String(string(Duplicate)))
 		}

@@ -34,6 +34,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"redisbridge/internal/commands", []string{"internal/wire", "message", "topology", "internal/broker", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
 	{"redisbridge/internal/promote", []string{"internal/wire", "message", "topology", "internal/broker", "internal/health", "internal/tracing", "redisbridge/internal/store", "redisbridge/internal/upkeep"}, "a room knows what it is given, and not who gives it"},
 	{"redisbridge", []string{"internal/wire", "message", "topology", "internal/broker", "internal/defaults", "internal/health", "internal/meters", "internal/printable", "internal/tracing"}, "a service that only publishes needs no promoter"},
+	{"consumer/internal/once", []string{"consumer/ledger"}, "a room knows what it is given, and not who gives it"},
 	{"consumer/internal/outage", []string{"consumer/ledger"}, "a room knows what it is given, and not who gives it"},
 	{"consumer", []string{"internal/defaults", "internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/schema", "internal/sqltx", "internal/tracing"}, "a service that only consumes needs no Redis"},
 	{"internal/tracing", []string{"internal/wire", "message"}, "it knows what is traced, and none of those who do it"},
