@@ -9,6 +9,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/consumer/internal/outage"
+	"github.com/delaybridge/delaybridge/consumer/internal/spans"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
@@ -30,7 +31,7 @@ func (s *session) handle(h *held) {
 		s.setAside(h, &o, reason)
 		return
 	}
-	story := s.startDelivery(h.Delivery, &o)
+	span := spans.StartDelivery(s.tracer, s.config.Queue, h.Delivery, &o.Message, o.Lateness)
 	if o.Attempts == 0 { // otherwise it was delivered already
 		o.Outcome = s.arrive(h, &o)
 	}
@@ -50,7 +51,7 @@ func (s *session) handle(h *held) {
 			break
 		}
 		o.Attempts++
-		o.Err = s.attempt(&o, story)
+		o.Err = s.attempt(&o, span)
 		if errors.Is(o.Err, once.ErrDuplicate) {
 			wait.Over(s.log)
 			o.Outcome, o.Err = Duplicate, nil
@@ -73,20 +74,20 @@ func (s *session) handle(h *held) {
 		s.extend(h)
 		o.failed = time.Now()
 		o.Message.Journey.Failed(s.config.Queue, o.failed, o.Err)
-		o.Message.Journey.Step = story.step()
+		o.Message.Journey.Step = span.Step()
 		switch pause, again := s.pause(h, &o); {
 		case !again:
 			o.Outcome = s.quarantine(h, &o)
 		case s.config.Delayer != nil:
 			o.RetryAt = o.failed.Add(pause)
-			o.Outcome = s.delay(story.within(h.wanted), h, &o)
+			o.Outcome = s.delay(span.Within(h.wanted), h, &o)
 		case !s.idle(h, pause) || !s.takeSlot(h):
 			o.Outcome = Returned
 		}
 	}
 	s.report(&o)
 	s.settle(h, &o)
-	story.end(&o)
+	span.End(string(o.Outcome), o.failure())
 }
 
 // received returns the message of d. Who has handled it before counts where it comes back: a producer may
@@ -110,11 +111,15 @@ func (s *session) attemptsOf(m *message.Message) int {
 }
 
 // attempt calls the handler and gives the slot back.
-func (s *session) attempt(o *Observation, story delivered) error {
+func (s *session) attempt(o *Observation, span spans.Delivery) error {
 	defer func() { <-s.slots }()
-	ctx, handled := story.startHandling(s.work, o)
+	ctx, handled := span.StartHandling(s.work, &o.Message, o.Attempts)
 	err := call(ctx, s.config.Handler, o.Message)
-	handled(err)
+	if errors.Is(err, once.ErrDuplicate) {
+		handled(string(Duplicate), nil)
+	} else {
+		handled("", err)
+	}
 	return err
 }
 

@@ -58,3 +58,11 @@ func lateness(m *message.Message, now time.Time) time.Duration {
 	}
 	return now.Sub(m.Journey.Due)
 }
+
+// failure is why the message was not handled, or nil.
+func (o *Observation) failure() error {
+	if o.Outcome == Quarantined || o.Outcome == Returned {
+		return o.Err
+	}
+	return nil
+}

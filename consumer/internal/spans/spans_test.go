@@ -1,14 +1,17 @@
-package consumer_test
+package spans_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
-	"github.com/delaybridge/delaybridge/consumer"
+	"github.com/delaybridge/delaybridge/consumer/internal/spans"
+	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -17,6 +20,18 @@ const (
 	origin = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	last   = "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01"
 )
+
+// handledOnce returns what makes the spans of a delivery that is handled once.
+func handledOnce(provider trace.TracerProvider, d *amqp.Delivery) func() {
+	tracer, m := tracing.New(provider, "consumer"), message.FromBridge(d)
+	ctx := context.Background()
+	return func() {
+		delivery := spans.StartDelivery(tracer, "billing", d, &m, 0)
+		_, handled := delivery.StartHandling(ctx, &m, 0)
+		handled("", nil)
+		delivery.End("acknowledged", nil)
+	}
+}
 
 // Where a message has waited, its delivery begins a trace with a link to its publisher;
 // what was promoted is delivered in the trace of that, and what came at once in the
@@ -55,9 +70,9 @@ func TestParentOfADelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			spans := tracetest.NewInMemoryExporter()
-			consumer.Trace(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), &amqp.Delivery{MessageId: "o-1", Headers: test.headers})()
-			made := spans.GetSpans()
+			exporter := tracetest.NewInMemoryExporter()
+			handledOnce(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), &amqp.Delivery{MessageId: "o-1", Headers: test.headers})()
+			made := exporter.GetSpans()
 			if len(made) != 2 || made[0].Name != "handle billing" || made[1].Name != "deliver billing" ||
 				made[0].Parent.SpanID() != made[1].SpanContext.SpanID() {
 				t.Fatalf("got spans %v, want deliver and within it handle", made)
@@ -83,15 +98,15 @@ func TestParentOfADelivery(t *testing.T) {
 // Neither a consumer without a provider, nor a message whose publisher is not traced,
 // makes a span or costs an allocation more than the handler's context.
 func TestUntracedDeliveriesCostNothing(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
-	off := consumer.Trace(nil, &amqp.Delivery{MessageId: "o-1", Headers: amqp.Table{"traceparent": origin}})
+	off := handledOnce(nil, &amqp.Delivery{MessageId: "o-1", Headers: amqp.Table{"traceparent": origin}})
 	if n := testing.AllocsPerRun(1000, off); n > 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
-	spans := tracetest.NewInMemoryExporter()
-	consumer.Trace(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), &amqp.Delivery{
+	exporter := tracetest.NewInMemoryExporter()
+	handledOnce(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)), &amqp.Delivery{
 		MessageId: "o-1", Headers: amqp.Table{"traceparent": origin[:53] + "00"},
 	})()
-	if made := spans.GetSpans(); len(made) > 0 {
+	if made := exporter.GetSpans(); len(made) > 0 {
 		t.Errorf("got spans %v, want none", made)
 	}
 }
