@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -44,7 +45,7 @@ func (s *session) report(o *Observation) {
 
 // arrive asks whether a message is still wanted, for as long as it may be held. It returns
 // the outcome of one that is not to be handled, or "".
-func (s *session) arrive(h *held, o *Observation) Outcome {
+func (s *session) arrive(h *unsettled.Delivery, o *Observation) Outcome {
 	if s.config.Arrivals == nil {
 		return ""
 	}
@@ -55,7 +56,7 @@ func (s *session) arrive(h *held, o *Observation) Outcome {
 	})
 	defer wait.Gone()
 	for {
-		arrival, err := s.config.Arrivals.Arrive(h.wanted, &o.Message)
+		arrival, err := s.config.Arrivals.Arrive(h.Wanted, &o.Message)
 		if err == nil {
 			wait.Over(s.log)
 		}
@@ -66,10 +67,10 @@ func (s *session) arrive(h *held, o *Observation) Outcome {
 			o.Arrival = arrival
 			s.log.Info("dropped a message", "id", o.Message.ID, "because", arrival.Because(), "at", arrival.At)
 			return Dropped
-		case s.intake.Err() != nil || h.wanted.Err() != nil:
+		case s.intake.Err() != nil || h.Wanted.Err() != nil:
 			return Returned
 		}
-		if !sleep(h.wanted, wait.Failed(s.log, o.Message.ID, err)) {
+		if !sleep(h.Wanted, wait.Failed(s.log, o.Message.ID, err)) {
 			return Returned
 		}
 	}

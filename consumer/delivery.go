@@ -10,6 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/consumer/internal/outage"
 	"github.com/delaybridge/delaybridge/consumer/internal/spans"
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/message"
@@ -21,8 +22,8 @@ const maxLedgerPause = 10 * time.Second
 
 // handle sees one delivery through until the consumer is done with it. It is
 // called with a slot taken, for the first attempt.
-func (s *session) handle(h *held) {
-	defer func() { h.release() }()
+func (s *session) handle(h *unsettled.Delivery) {
+	defer h.Release()
 	o := Observation{Message: s.received(h.Delivery)}
 	o.Lateness = lateness(&o.Message, time.Now())
 	o.Attempts = s.attemptsOf(&o.Message)
@@ -35,7 +36,7 @@ func (s *session) handle(h *held) {
 	if o.Attempts == 0 { // otherwise it was delivered already
 		o.Outcome = s.arrive(h, &o)
 	}
-	if o.Outcome == Dropped && !s.holding.begin(h) {
+	if o.Outcome == Dropped && !s.held.Begin(h) {
 		o.Outcome = Returned
 	}
 	if o.Outcome != "" {
@@ -45,7 +46,7 @@ func (s *session) handle(h *held) {
 	defer wait.Gone()
 	handled := false
 	for o.Outcome == "" {
-		if !s.holding.begin(h) {
+		if !s.held.Begin(h) {
 			<-s.slots
 			o.Outcome = Returned
 			break
@@ -60,7 +61,7 @@ func (s *session) handle(h *held) {
 		if notBegun, ok := errors.AsType[*once.NotBegunError](o.Err); ok {
 			o.Attempts--
 			if !handled {
-				s.holding.add(h)
+				s.held.Add(h)
 			}
 			o.Outcome = s.awaitLedger(h, wait, o.Message.ID, notBegun)
 			continue
@@ -71,7 +72,7 @@ func (s *session) handle(h *held) {
 			o.Outcome = Acknowledged
 			break
 		}
-		s.extend(h)
+		s.held.Extend(h)
 		o.failed = time.Now()
 		o.Message.Journey.Failed(s.config.Queue, o.failed, o.Err)
 		o.Message.Journey.Step = span.Step()
@@ -80,7 +81,7 @@ func (s *session) handle(h *held) {
 			o.Outcome = s.quarantine(h, &o)
 		case s.config.Delayer != nil:
 			o.RetryAt = o.failed.Add(pause)
-			o.Outcome = s.delay(span.Within(h.wanted), h, &o)
+			o.Outcome = s.delay(span.Within(h.Wanted), h, &o)
 		case !s.idle(h, pause) || !s.takeSlot(h):
 			o.Outcome = Returned
 		}
@@ -126,13 +127,13 @@ func (s *session) attempt(o *Observation, span spans.Delivery) error {
 // settle tells the observer first, so that it may end Run before the next
 // message comes. An acknowledgement that gets lost with its channel makes a
 // duplicate, as at-least-once delivery allows.
-func (s *session) settle(h *held, o *Observation) {
+func (s *session) settle(h *unsettled.Delivery, o *Observation) {
 	s.config.Observe(*o)
 	var err error
 	if o.Outcome == Returned {
 		err = s.giveBack(h)
 	} else {
-		err = s.acknowledge(h.Delivery)
+		err = s.acks.Ack(h)
 	}
 	if err != nil {
 		s.log.Debug("the message will be delivered again, because its channel was lost", "id", o.Message.ID, "error", err)
@@ -141,7 +142,7 @@ func (s *session) settle(h *held, o *Observation) {
 
 // awaitLedger waits before the ledger is asked again, without a slot, and takes one. It
 // returns Returned when it is no longer this consumer that will handle the message, or "".
-func (s *session) awaitLedger(h *held, w *outage.Wait, id string, why *once.NotBegunError) Outcome {
+func (s *session) awaitLedger(h *unsettled.Delivery, w *outage.Wait, id string, why *once.NotBegunError) Outcome {
 	var pause time.Duration
 	if errors.Is(why, ledger.ErrBusy) {
 		pause = w.Busy(s.log, id, why)
@@ -156,7 +157,7 @@ func (s *session) awaitLedger(h *held, w *outage.Wait, id string, why *once.NotB
 
 // idle waits for d, and returns false when it is no longer this consumer that will
 // handle the message.
-func (s *session) idle(h *held, d time.Duration) bool {
+func (s *session) idle(h *unsettled.Delivery, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -164,21 +165,21 @@ func (s *session) idle(h *held, d time.Duration) bool {
 		return true
 	case <-s.intake.Done():
 		return false
-	case <-h.wanted.Done():
+	case <-h.Wanted.Done():
 		return false
 	}
 }
 
 // takeSlot waits for its turn to call the handler, and returns false likewise.
-func (s *session) takeSlot(h *held) bool {
+func (s *session) takeSlot(h *unsettled.Delivery) bool {
 	select {
 	case s.slots <- struct{}{}:
 	case <-s.intake.Done():
 		return false
-	case <-h.wanted.Done():
+	case <-h.Wanted.Done():
 		return false
 	}
-	if s.intake.Err() != nil || h.wanted.Err() != nil { // both were possible
+	if s.intake.Err() != nil || h.Wanted.Err() != nil { // both were possible
 		<-s.slots
 		return false
 	}

@@ -1,136 +1,72 @@
 package consumer
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer/internal/outage"
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 )
-
-// RabbitMQ takes back a message that is not acknowledged within its consumer_timeout: it
-// closes the channel, or, from 4.3 on, cancels the consumer. Then everything that the
-// consumer holds is delivered again, and up to 4.2 that counts towards the queue's delivery
-// limit. So a message is given back before, at these shares of the timeout after it was
-// delivered.
-const (
-	// unbegunShare: no handler has begun it. A handler that begins then has the other half.
-	unbegunShare = 1.0 / 2
-	// retryShare: it waits for its next attempt in the consumer. That begins by then.
-	retryShare = 3.0 / 4
-	// heldShare: it waits for anything else, such as a place in the quarantine.
-	heldShare = 7.0 / 8
-	// lookShare is how often to look for what was not begun.
-	lookShare = 1.0 / 16
-)
-
-// share returns a part of the timeout.
-func (c Config) share(part float64) time.Duration {
-	return time.Duration(part * float64(c.ConsumerTimeout))
-}
-
-// held is a delivery that the consumer has not settled.
-type held struct {
-	*amqp.Delivery
-	key  string // by Config.OrderBy
-	came time.Time
-	// wanted ends when nothing is to be waited for any more: the message was given back,
-	// its channel is lost, or it was held for as long as it may.
-	wanted  context.Context
-	release context.CancelFunc // ends wanted
-	gone    bool               // given back; with holding.mu
-}
-
-// holding knows what a session can give back: what no handler has begun.
-type holding struct {
-	mu      sync.Mutex
-	unbegun map[*held]struct{}
-}
 
 // hold begins to hold a delivery.
-func (s *session) hold(d *amqp.Delivery) *held {
-	h := &held{Delivery: d, came: time.Now()}
-	h.key = s.keyOf(d)
-	h.wanted, h.release = context.WithDeadline(s.alive, h.came.Add(s.config.share(heldShare)))
-	s.holding.add(h)
+func (s *session) hold(d *amqp.Delivery) *unsettled.Delivery {
+	h := s.held.Hold(d)
+	h.Key = s.keyOf(d)
 	return h
 }
 
-// add has h given back in time.
-func (w *holding) add(h *held) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.unbegun == nil {
-		w.unbegun = map[*held]struct{}{}
+// keyOf returns what Config.OrderBy says of a message. One over which that panics has
+// no order; the handler will meet it.
+func (s *session) keyOf(d *amqp.Delivery) (key string) {
+	if s.config.OrderBy == nil {
+		return ""
 	}
-	w.unbegun[h] = struct{}{}
-}
-
-// begin keeps h from being given back by the session. It returns false where that has
-// happened.
-func (w *holding) begin(h *held) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.unbegun, h)
-	return !h.gone
-}
-
-// oldest returns when the oldest that no handler has begun has come, or false.
-func (w *holding) oldest() (came time.Time, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for h := range w.unbegun {
-		if !ok || h.came.Before(came) {
-			came, ok = h.came, true
+	m := s.config.Topology.Message(d)
+	defer func() {
+		if value := recover(); value != nil {
+			s.log.Error("OrderBy panicked; the message is handled without order", "id", m.ID, "value", value)
 		}
-	}
-	return came, ok
+	}()
+	return s.config.OrderBy(m)
 }
 
-// takeAll returns what no handler has begun, in the order of the queue. From then on no
-// handler begins it.
-func (w *holding) takeAll() []*held {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all []*held
-	for h := range w.unbegun {
-		h.gone = true
-		h.release()
-		all = append(all, h)
+// letOthersIn handles those that have come to wait for the key, one after the other.
+func (s *session) letOthersIn(key string) {
+	for key != "" {
+		turn, ok := s.order.Leave(key)
+		if !ok {
+			return
+		}
+		turn()
 	}
-	clear(w.unbegun)
-	slices.SortFunc(all, func(a, b *held) int { return cmp.Compare(a.DeliveryTag, b.DeliveryTag) })
-	return all
 }
 
-// extend leaves a message that was handled some time to be settled, however long its
-// handler took.
-func (s *session) extend(h *held) {
-	if least := s.config.share(lookShare); time.Until(h.came.Add(s.config.share(heldShare))) < least {
-		h.release()
-		h.wanted, h.release = context.WithTimeout(s.alive, least)
+// takeTurn handles a message that has waited for the one before it.
+func (s *session) takeTurn(h *unsettled.Delivery) {
+	if s.takeSlot(h) {
+		s.handle(h)
+	} else {
+		_ = s.giveBack(h) // where the channel is lost, the broker has done so
 	}
 }
 
 // giveUp returns what no handler has begun, and lets go of its keys.
-func (s *session) giveUp() []*held {
-	all := s.holding.takeAll()
+func (s *session) giveUp() []*unsettled.Delivery {
+	all := s.held.TakeAll()
 	line := s.line
 	s.line = nil
 	for _, h := range line {
-		s.letOthersIn(h.key) // which were given up, too
+		s.letOthersIn(h.Key) // which were given up, too
 	}
 	return all
 }
 
 // giveBack returns h to its queue, unless the session has.
-func (s *session) giveBack(h *held) error {
-	h.release()
-	if !s.holding.begin(h) {
+func (s *session) giveBack(h *unsettled.Delivery) error {
+	h.Release()
+	if !s.held.Begin(h) {
 		return nil
 	}
 	return h.Nack(false, true)
@@ -141,13 +77,12 @@ func (s *session) giveBack(h *held) error {
 // time. While what must answer before a handler begins is away, nothing is consumed, so
 // that an outage costs a message one delivery and not one in each such time.
 func (s *session) giveBackInTime(now time.Time) error {
-	patience := s.config.share(unbegunShare)
-	if oldest, ok := s.holding.oldest(); !ok || now.Sub(oldest) < patience-s.config.share(lookShare) {
+	if !s.held.Overdue(now) {
 		return nil
 	}
-	away := s.noArrivals.Silent(now, patience)
+	away := s.noArrivals.Silent(now, s.held.Patience())
 	if away == nil {
-		away = s.noLedger.Silent(now, patience)
+		away = s.noLedger.Silent(now, s.held.Patience())
 	}
 	// Not even what is on its way may overtake what returns. But the queue of a single
 	// active consumer would be given to another one, beside the handlers at work here.

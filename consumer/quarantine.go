@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -27,7 +28,7 @@ const (
 // quarantine publishes a copy of the message to the quarantine and waits until
 // the broker has it. It gives up only when the message
 // was held for as long as it may, has returned to its queue anyway, or Run ends.
-func (s *session) quarantine(h *held, o *Observation) Outcome {
+func (s *session) quarantine(h *unsettled.Delivery, o *Observation) Outcome {
 	log := s.log.With("id", o.Message.ID, "attempts", o.Attempts, "error", o.Err)
 	if panicked, ok := errors.AsType[*PanicError](o.Err); ok {
 		log = log.With("stack", string(panicked.Stack))
@@ -39,14 +40,14 @@ func (s *session) quarantine(h *held, o *Observation) Outcome {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
 	for {
-		err := s.publish(h.wanted, out)
+		err := s.publish(h.Wanted, out)
 		if err == nil {
 			log.Error("quarantined a message")
 			return Quarantined
 		}
 		pause := wait.NextBackOff()
 		log.Warn("cannot quarantine a message; it stays unacknowledged", "reason", err, "retry_in", pause)
-		if !sleep(h.wanted, pause) {
+		if !sleep(h.Wanted, pause) {
 			return Returned
 		}
 	}
@@ -55,10 +56,10 @@ func (s *session) quarantine(h *held, o *Observation) Outcome {
 // setAside quarantines a message with headers that cannot be decoded: no handler could be told what it
 // has got. The consumer's own queue dead-letters the message as it is. Another queue may dead-letter
 // anywhere. So a copy of its message goes to quarantine, without those headers.
-func (s *session) setAside(h *held, o *Observation, reason string) {
+func (s *session) setAside(h *unsettled.Delivery, o *Observation, reason string) {
 	o.Err = fmt.Errorf("its headers cannot be decoded: %s", reason)
 	switch {
-	case !s.holding.begin(h):
+	case !s.held.Begin(h):
 		o.Outcome = Returned
 	case len(s.config.Bind) == 0:
 		o.Outcome = s.quarantine(h, o)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -112,7 +113,7 @@ type Delayer interface {
 // pause returns how long a message that has failed waits for its next attempt, and
 // false where it was the last one. What waits in the consumer must be done with before the
 // broker takes it back, which would have its attempts count anew.
-func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
+func (s *session) pause(h *unsettled.Delivery, o *Observation) (time.Duration, bool) {
 	_, rejected := errors.AsType[*rejection](o.Err)
 	_, patient := errors.AsType[*patience](o.Err)
 	if rejected || o.Attempts >= s.config.Retry.Attempts && !patient {
@@ -123,7 +124,7 @@ func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
 		pause = max(0, postponed.pause)
 	}
 	if s.config.Delayer == nil {
-		left := time.Until(h.came.Add(s.config.share(retryShare)))
+		left := s.held.LeftForRetry(h)
 		if left <= 0 {
 			return 0, false
 		}
@@ -136,7 +137,7 @@ func (s *session) pause(h *held, o *Observation) (time.Duration, bool) {
 // delay gives the message to the Delayer, however long it takes that to have it. It
 // gives up only when the message was held for as long as it may, has returned to its queue
 // anyway, or Run ends.
-func (s *session) delay(ctx context.Context, h *held, o *Observation) Outcome {
+func (s *session) delay(ctx context.Context, h *unsettled.Delivery, o *Observation) Outcome {
 	m := s.config.Topology.Message(h.Delivery) // as it came, whatever the handler has done
 	m.Journey = o.Message.Journey
 	wait := s.noDelayer.NewWait(maxBackoff, nil)
@@ -147,7 +148,7 @@ func (s *session) delay(ctx context.Context, h *held, o *Observation) Outcome {
 			wait.Over(s.log)
 			return Delayed
 		}
-		if h.wanted.Err() != nil || !s.idle(h, wait.Failed(s.log, m.ID, err)) {
+		if h.Wanted.Err() != nil || !s.idle(h, wait.Failed(s.log, m.ID, err)) {
 			return Returned
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
@@ -76,7 +77,7 @@ type run struct {
 	drain     func() error            // awaitHandlers, once
 	slots     chan struct{}           // one for each handler at work
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
-	order     order                   // of the messages in hand that have a key
+	order     unsettled.Order         // of the messages in hand that have a key
 	publisher *broker.Publisher       // to quarantine
 	doubtful  atomic.Bool             // whether something was missing, and so bindings may have no effect
 	// background is what asserts the queue and gives back deliveries; the end of the

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/broker"
 )
 
@@ -37,13 +38,11 @@ type session struct {
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
 
-	holding  holding
-	line     []*held       // what waits for a free handler; of dispatch alone
-	answered chan struct{} // closed when a pause is over, nil where there is none; of dispatch alone
-	paused   atomic.Bool   // whether the queue is not consumed on purpose
-
-	acknowledged atomic.Int64
-	manyAt       atomic.Int64 // Unix ns, of the last of each inFlight of them
+	held     *unsettled.Deliveries // what has come and is not settled
+	acks     unsettled.Acks
+	line     []*unsettled.Delivery // what waits for a free handler; of dispatch alone
+	answered chan struct{}         // closed when a pause is over, nil where there is none; of dispatch alone
+	paused   atomic.Bool           // whether the queue is not consumed on purpose
 }
 
 // session consumes over one channel until it is lost or ctx ends; in the latter
@@ -61,7 +60,7 @@ func (r *run) session(ctx context.Context, wary bool) error {
 	alive, lost := context.WithCancel(r.work)
 	defer lost()
 	s := &session{
-		run: r, ch: ch, wary: wary, intake: ctx, alive: alive,
+		run: r, ch: ch, wary: wary, intake: ctx, alive: alive, held: unsettled.New(alive, r.config.ConsumerTimeout),
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
 		unknown:   make(chan struct{}),
@@ -129,7 +128,7 @@ func (s *session) dispatch() (err error) {
 	}()
 	calm := time.NewTimer(steady)
 	defer calm.Stop()
-	look := time.NewTicker(max(1, s.config.share(lookShare)))
+	look := time.NewTicker(s.held.LookEvery())
 	defer look.Stop()
 	for s.intake.Err() == nil {
 		var free chan<- struct{}
@@ -173,7 +172,7 @@ func (s *session) dispatch() (err error) {
 // admit has d wait for a free handler, or for the one before it of the same key.
 func (s *session) admit(d amqp.Delivery) {
 	h := s.hold(&d)
-	if h.key == "" || s.order.enter(h.key, turn{s, h}) {
+	if h.Key == "" || s.order.Enter(h.Key, func() { s.takeTurn(h) }) {
 		s.line = append(s.line, h)
 	}
 }
@@ -188,7 +187,7 @@ func (s *session) begin() {
 	s.line = s.line[1:]
 	s.handlers.Go(func() {
 		s.handle(h)
-		s.letOthersIn(h.key)
+		s.letOthersIn(h.Key)
 	})
 }
 
@@ -230,53 +229,8 @@ func (s *session) finish() error {
 		}
 	})
 	err := s.drain()
-	s.flush(gaveBack)
+	s.acks.Flush(s.ch, s.config.Queue, gaveBack, &s.background)
 	return err
-}
-
-const (
-	// inFlight is how many acknowledgements the broker sends on to a quorum queue before
-	// it has heard of them. When the channel is closed it forgets those that it has kept.
-	inFlight = 32
-	// onTheirWay is for how long, at most, an acknowledgement is taken to be one of those.
-	onTheirWay = time.Second
-	// flushTimeout bounds the wait for a broker that is slow to answer.
-	flushTimeout = 2 * time.Second
-)
-
-// acknowledge tells the broker that a message is done with.
-func (s *session) acknowledge(d *amqp.Delivery) error {
-	if s.acknowledged.Add(1)%inFlight == 0 {
-		s.manyAt.Store(time.Now().UnixNano())
-	}
-	return d.Ack(false)
-}
-
-// flush returns when the queue has the last acknowledgements, where there were many:
-// AMQP confirms none. To get a message goes the same way, and has an answer, after which
-// the channel has heard of all before; any other answer shows that it has sent on the
-// rest. If there is a message, that counts as one more delivery of it.
-func (s *session) flush(after <-chan struct{}) {
-	if time.Since(time.Unix(0, s.manyAt.Load())) > onTheirWay {
-		return
-	}
-	done := make(chan struct{})
-	s.background.Go(func() {
-		defer close(done)
-		<-after
-		d, found, err := s.ch.Get(s.config.Queue, false)
-		if err != nil {
-			return
-		}
-		if found {
-			_ = d.Nack(false, true)
-		}
-		_, _ = s.ch.QueueDeclarePassive(s.config.Queue, true, false, false, false, nil)
-	})
-	select {
-	case <-done:
-	case <-time.After(flushTimeout):
-	}
 }
 
 func closedBecause(reason *amqp.Error) error {

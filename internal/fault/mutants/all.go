@@ -76,7 +76,7 @@ func All() []Mutant {
 		{
 			Name: "a rejected message is acknowledged, and not put into quarantine",
 			File: "consumer/quarantine.go",
-			Old:  "		err := s.publish(h.wanted, out)\n",
+			Old:  "		err := s.publish(h.Wanted, out)\n",
 			New:  "		_, err := out, error(nil)\n",
 			Rule: "rejected, and in quarantine",
 		},
