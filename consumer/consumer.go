@@ -30,6 +30,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/internal/once"
 	"github.com/delaybridge/delaybridge/consumer/internal/outage"
+	"github.com/delaybridge/delaybridge/consumer/internal/upkeep"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
 	"github.com/delaybridge/delaybridge/internal/tracing"
@@ -43,6 +44,7 @@ type Consumer struct {
 	publishing *broker.Conn // its own, because a blocked one would hold back the acknowledgements
 	tracer     *tracing.Tracer
 	ledger     *once.Ledger // of Config.Ledger
+	queue      *upkeep.Queue
 	ready      chan struct{}
 	isReady    func() // closes ready, once
 	intake     intake
@@ -81,6 +83,12 @@ func New(c Config) (*Consumer, error) {
 		return nil, err
 	}
 	consumer.config.Handler = chain(c.Handler, c.Middleware...)
+	consumer.queue = upkeep.New(upkeep.Config{
+		Topology: c.Topology, Conn: consumer.consuming, Queue: c.Queue,
+		Bind: c.Bind, Arguments: c.BindArguments, Entry: c.Entry, Kind: c.readyKind(), SingleActive: c.SingleActive,
+		Retries: c.Delayer != nil, Every: c.RepairEvery,
+		ErrMissing: ErrNoQueue, ErrDiffers: ErrQueueDiffers, Logger: log,
+	})
 	consumer.publishing = connect(c.ConnectionName+", quarantine", "puts into quarantine what could not be handled")
 	return consumer, errors.Join(faults...)
 }

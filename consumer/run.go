@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -54,9 +53,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		publisher: broker.NewPublisher(c.publishing),
 	}
 	r.drain = sync.OnceValue(r.awaitHandlers)
-	if len(c.config.Bind) > 0 || c.config.Delayer != nil {
-		r.background.Go(func() { r.keepAsserted(intake) })
-	}
+	r.background.Go(func() { r.queue.Keep(intake, r.ready) })
 	r.consume(intake)
 	err := r.drain()
 	hangUp() // which ends a call in the background that nobody answers
@@ -79,8 +76,7 @@ type run struct {
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
 	order     unsettled.Order         // of the messages in hand that have a key
 	publisher *broker.Publisher       // to quarantine
-	doubtful  atomic.Bool             // whether something was missing, and so bindings may have no effect
-	// background is what asserts the queue and gives back deliveries; the end of the
+	// background is what keeps the queue and gives back deliveries; the end of the
 	// connection ends it.
 	background sync.WaitGroup
 }

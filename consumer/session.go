@@ -34,7 +34,7 @@ type session struct {
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
-	unknown    chan struct{}   // closed by watch
+	unknown    chan struct{}   // closed when the queue does not know the session any more
 	intake     context.Context // of Run
 	alive      context.Context // ends with the channel, or with work
 
@@ -71,22 +71,17 @@ func (r *run) session(ctx context.Context, wary bool) error {
 	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "wary", wary)
 	r.isReady()
 	r.intake.set(true, nil)
-	go s.watch() // ends with the session
+	go func() { // ends with the session
+		if s.queue.Watch(alive, s.paused.Load) {
+			close(s.unknown)
+		}
+	}()
 	return s.dispatch()
 }
 
-// open checks what the consumer needs before it creates anything.
+// open makes sure of what the consumer needs, and begins to consume.
 func (s *session) open() error {
-	t := s.config.Topology
-	for _, exchange := range []struct{ name, kind string }{
-		{t.Quarantine(), amqp.ExchangeFanout}, {t.ReadyExchangeOf(s.config.Entry), s.config.readyKind()},
-	} {
-		if err := s.ch.ExchangeDeclarePassive(exchange.name, exchange.kind, true, false, false, false, nil); err != nil {
-			s.doubtful.Store(true)
-			return broker.Classify(err)
-		}
-	}
-	if err := s.declare(s.ch); err != nil {
+	if err := s.queue.Open(s.ch); err != nil {
 		return err
 	}
 	return s.consume()
@@ -110,7 +105,7 @@ func (s *session) consume() error {
 	}
 	deliveries, err := s.ch.Consume(s.config.Queue, s.tag, false, false, false, false, nil)
 	s.deliveries = deliveries
-	return s.classify(err)
+	return s.queue.Classify(err)
 }
 
 // tag is what the management UI shows of a consumer: who it is, and how it works.

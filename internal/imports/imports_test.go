@@ -38,6 +38,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"consumer/internal/outage", []string{"consumer/ledger"}, "a room knows what it is given, and not who gives it"},
 	{"consumer/internal/spans", []string{"internal/tracing", "internal/wire", "message"}, "a room knows what it is given, and not who gives it"},
 	{"consumer/internal/unsettled", nil, "a room knows what it is given, and not who gives it"},
+	{"consumer/internal/upkeep", []string{"internal/broker", "topology"}, "a room knows what it is given, and not who gives it"},
 	{"consumer", []string{"internal/defaults", "internal/health", "internal/wire", "message", "topology", "internal/broker", "internal/meters", "internal/schema", "internal/sqltx", "internal/tracing"}, "a service that only consumes needs no Redis"},
 	{"internal/tracing", []string{"internal/wire", "message"}, "it knows what is traced, and none of those who do it"},
 	{"internal/wire", nil, "it knows how things are written, and not what they mean"},
