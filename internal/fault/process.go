@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -60,7 +61,7 @@ func (p *process) startLocked(t *trap) error {
 		if executable, err = p.run.skewedProgram(); err != nil {
 			return err
 		}
-		environment = append(environment, fmt.Sprintf("%s=%d", skewVariable, int(p.skewed.Seconds())))
+		environment = append(environment, fmt.Sprintf("%s=%d", skew.Variable, int(p.skewed.Seconds())))
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -8,14 +8,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/delaybridge/delaybridge/internal/fault/history"
-	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -46,12 +42,6 @@ type role struct {
 	Tombstones time.Duration
 	// Unasked and Ahead are what the shop in Python writes down for its orders, in microseconds.
 	Unasked, Ahead int64
-}
-
-// bridgeRole is what only a bridge needs.
-type bridgeRole struct {
-	Lease       time.Duration // 0 is the default
-	RepairEvery time.Duration // 0 is the default
 }
 
 // trap has a process end or stop itself at a step.
@@ -117,89 +107,4 @@ func (r *role) play(ctx context.Context) error {
 		return p.stranger(ctx)
 	}
 	return fmt.Errorf("no role %q", r.Kind)
-}
-
-// player is a process that plays a role.
-type player struct {
-	*role
-	topology *topology.Topology
-	history  *history.Writer
-	log      *slog.Logger
-	reached  atomic.Int64
-}
-
-// openPark connects to Redis, and returns what ends the connection.
-func (p *player) openPark() (*redisbridge.Park, func(), error) {
-	return p.openParkOf(p.topology)
-}
-
-func (p *player) openParkOf(t *topology.Topology) (*redisbridge.Park, func(), error) {
-	client, err := redisbridge.NewClient(p.Redis)
-	if err != nil {
-		return nil, nil, err
-	}
-	closeClient := func() { _ = client.Close() }
-	park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: client, Topology: t, AMQPURL: p.AMQP, Tombstones: p.Tombstones})
-	if err != nil {
-		closeClient()
-	}
-	return park, closeClient, err
-}
-
-// note writes an event down. A history that cannot be written makes the run
-// worthless, so the process ends.
-func (p *player) note(e history.Event) {
-	if err := p.history.Write(e); err != nil {
-		panic(err)
-	}
-}
-
-// step springs the trap if it is set for this step.
-func (p *player) step(name string) {
-	if p.Trap == nil || p.Trap.Step != name || p.reached.Add(1) != p.Trap.Nth {
-		return
-	}
-	p.note(history.Event{Kind: history.Fault, Detail: p.Name + " " + p.Trap.String()})
-	sig := syscall.SIGKILL
-	if p.Trap.Stop {
-		sig = syscall.SIGSTOP
-	}
-	_ = syscall.Kill(os.Getpid(), sig)
-}
-
-// The run's topology: short delays, so that each path sees many orders.
-const (
-	prefix = "fault"
-	shards = 4
-	lead   = 5 * time.Second
-	queue  = "shop.closing"
-	// slowQueue is that of the orders whose routing key is slowKey.
-	slowQueue = "shop.slow"
-	slowKey   = keyPrefix + "slow"
-	// mailQueue is a second one to which those go whose routing key is mailKey.
-	mailQueue = "shop.mails"
-	mailKey   = keyPrefix + "b"
-	// plainQueue is that of the orders whose routing key is plainKey. Its consumer does not
-	// ask Redis.
-	plainQueue = "shop.plain"
-	plainKey   = keyPrefix + "plain"
-	// strangersQueue is that of the strangers. Its consumer asks Redis.
-	strangersQueue = "strangers"
-)
-
-// trackedEntry is where some of the foreign clients publish.
-func trackedEntry() topology.Entry {
-	return topology.Entry{Name: "tracked", Kind: amqp.ExchangeTopic, Tracked: true}
-}
-
-// strangers are who publishes to an entry of their own and wants to harm the others.
-func strangers() topology.Entry { return topology.Entry{Name: "strangers", Kind: amqp.ExchangeTopic} }
-
-// addedEntry is there now and then. Some of what is for the tracked one is published there then.
-func addedEntry() topology.Entry { return topology.Entry{Name: "added", Kind: amqp.ExchangeDirect} }
-
-func tiers() []time.Duration { return []time.Duration{time.Second, 2 * time.Second, 5 * time.Second} }
-
-func shortDelays() topology.Config {
-	return topology.Config{Prefix: prefix, Tiers: tiers(), Lead: lead, Shards: shards, Entries: []topology.Entry{trackedEntry(), strangers()}}
 }

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"time"
 
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -22,4 +23,10 @@ func (p *player) bridge(ctx context.Context) error {
 		return err
 	}
 	return b.Run(ctx)
+}
+
+// bridgeRole is what only a bridge needs.
+type bridgeRole struct {
+	Lease       time.Duration // 0 is the default
+	RepairEvery time.Duration // 0 is the default
 }

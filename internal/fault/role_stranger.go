@@ -15,9 +15,6 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// forgedBody is that of all messages of a stranger.
-const forgedBody = "forged"
-
 // quotas are those of the run's bridges. A flood is over that of the strangers, and no order is over its own.
 func quotas() map[string]redisbridge.Quota {
 	plenty := redisbridge.Quota{Messages: 1 << 20, Bytes: 1 << 40, Delay: 24 * time.Hour, Body: 1 << 30}

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,15 +17,11 @@ const (
 	calmWithin = 2 * time.Minute
 	// silence is longer than an order may be held up, and than a client waits for a confirm.
 	silence = publishPatience + 5*time.Second
-	// replayWithin is what replaying may take.
-	replayWithin = time.Minute
 	// shortTimeout is a consumer timeout that is soon reached; usualTimeout is the default, and
 	// usualLook is how often a channel looks.
 	shortTimeout, usualTimeout, usualLook = 2 * time.Second, 30 * time.Minute, time.Minute
 	// mostKills is how often consumers are killed so that messages come to their delivery limit.
 	mostKills = 6
-	// greeting is the body of a message that belongs to no order.
-	greeting = "hello"
 )
 
 func queueScenarios() []scenario {
@@ -89,24 +84,6 @@ func (i *injection) reachLimit() error {
 func (i *injection) replayQuarantine() error {
 	defer i.breaks("what is in quarantine is replayed")()
 	return i.replay(i.ctx, quarantine.Filter{})
-}
-
-// atLimit are the messages that the broker has given up since their delivery limit was reached.
-func atLimit() quarantine.Filter { return quarantine.Filter{Error: "delivery_limit"} }
-
-func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
-	q, err := quarantine.New(quarantine.Config{URL: w.nodes[0].AMQPURL(), Topology: w.topology, GiveUpAfter: replayWithin})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, replayWithin)
-	defer cancel()
-	return q.Replay(ctx, f, quarantine.Replaying{}, func(r quarantine.Replayed) error {
-		if errors.Is(r.Err, quarantine.ErrUndecodable) { // as a stranger may send it
-			return nil
-		}
-		return r.Err
-	})
 }
 
 // silenceTarget has the queue of a few orders answer nothing, as one does that has lost its

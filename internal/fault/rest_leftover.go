@@ -1,0 +1,132 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// emptyQueues lists the messages that lie in any queue. Of what strangers sent, some has to be in quarantine
+// since it was over their quota.
+func (w *world) emptyQueues(final *history.Final) error {
+	refused := false
+	err := w.channel(func(ch *amqp.Channel) error {
+		names := []string{queue, slowQueue, plainQueue, mailQueue, strangersQueue}
+		if w.hasPython() {
+			names = append(names, pythonQueue)
+		}
+		for _, q := range w.topology.Queues() {
+			if q.Name != w.topology.Installation() {
+				names = append(names, q.Name)
+			}
+		}
+		for _, name := range names {
+			for {
+				d, ok, err := ch.Get(name, true)
+				if err != nil {
+					return fmt.Errorf("look into %s: %w", name, err)
+				}
+				if !ok {
+					break
+				}
+				reason := fmt.Sprint(d.Headers[wire.HeaderError])
+				if string(d.Body) == forgedBody { // its publisher can have it end there
+					refused = refused || strings.Contains(reason, redisbridge.ErrQuota.Error())
+					continue
+				}
+				if name == w.topology.Quarantine() && !w.sent(&d) {
+					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.Body)))
+				}
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: reason})
+			}
+		}
+		return nil
+	})
+	if err == nil && !refused {
+		w.surprise("no flood of a stranger was over its quota")
+	}
+	return err
+}
+
+// sent says whether a message is what was sent for its order.
+func (w *world) sent(d *amqp.Delivery) bool {
+	n, ok := orderNumber(orderOf(d.Body))
+	o := planOrder(w.seed, n)
+	return ok && intact(&o, w.topology.Message(d))
+}
+
+// lookIntoRedis lists what is still parked. What is kept there for its ID's sake has
+// been with the broker.
+func (w *world) lookIntoRedis(final *history.Final) error {
+	return w.store(func(c *redis.Client) error {
+		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:env:*", 1000).Iterator()
+		for keys.Next(w.ctx) {
+			if strings.HasSuffix(keys.Val(), "env:others") { // which has names of records, and no records
+				continue
+			}
+			ids, err := c.HKeys(w.ctx, keys.Val()).Result()
+			if err != nil {
+				return err
+			}
+			shard, _, _ := strings.Cut(keys.Val(), "env:")
+			for _, id := range ids {
+				switch err := c.ZScore(w.ctx, shard+"kept", id).Err(); {
+				case err == nil:
+					continue
+				case !errors.Is(err, redis.Nil):
+					return err
+				}
+				w.surprise(fmt.Sprintf("order %s is still parked", id))
+				final.Leftover = append(final.Leftover, history.Left{Where: "redis", Order: id})
+			}
+		}
+		return keys.Err()
+	})
+}
+
+// askRedis notes down where the keys in Redis contradict each other, and which of the orders
+// whose cancelling had no answer are cancelled.
+func (w *world) askRedis(final *history.Final) error {
+	events, err := history.Read(w.historyDir())
+	if err != nil {
+		return err
+	}
+	return w.store(func(c *redis.Client) error {
+		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: w.topology})
+		if err != nil {
+			return err
+		}
+		// Redis was killed, which may leave wrong counts behind.
+		if final.Contradictions, _, err = park.Verify(w.ctx); err != nil {
+			return err
+		}
+		final.Tombstones = []string{}
+		for _, e := range events {
+			if e.Kind != history.Cancel || slices.Contains(final.Tombstones, e.Order) {
+				continue
+			}
+			id := history.OrderOf(e.Order)
+			entry, messageID := "", id
+			if n, ok := orderNumber(id); ok {
+				o := planOrder(w.seed, n)
+				entry, messageID = o.entry, o.messageID()
+			}
+			all, err := park.OfEntry(entry).GetAll(w.ctx, messageID)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(all, func(one redisbridge.MessageState) bool { return one.State == redisbridge.StateCancelled }) {
+				final.Tombstones = append(final.Tombstones, e.Order)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,61 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// injection is one use of a scenario.
+type injection struct {
+	*world
+	*scenario
+	ctx context.Context
+	rng *rand.Rand
+}
+
+// breaks notes that something is broken from now on, until mended is called.
+func (i *injection) breaks(format string, args ...any) (mended func()) {
+	return i.breaksAs(history.Event{Detail: fmt.Sprintf(format, args...)})
+}
+
+// breaksAs is breaks for a fault of which there is more to say.
+func (i *injection) breaksAs(e history.Event) (mended func()) {
+	i.mu.Lock()
+	i.faults++
+	i.mu.Unlock()
+	e.Kind, e.Aftermath = history.Fault, aftermath(i.name).Microseconds()
+	i.note(e)
+	return func() { i.note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }
+}
+
+// hold leaves things as they are for a while.
+func (i *injection) hold(least, most time.Duration) { pause(i.ctx, i.between(least, most)) }
+
+func (i *injection) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(i.rng.Int64N(int64(most-least)+1))
+}
+
+func (i *injection) oneBridge() *process { return i.processes[bridgeName(i.rng.IntN(bridges))] }
+
+func (i *injection) oneRelay() *process { return i.processes[relayName(i.rng.IntN(relays))] }
+
+func (i *injection) oneConsumer() *process {
+	return i.processes[allConsumers()[i.rng.IntN(consumers+1)]]
+}
+
+// until polls a condition, for no longer than patience.
+func (i *injection) until(patience time.Duration, done func() bool) bool {
+	for began := time.Now(); i.ctx.Err() == nil; pause(i.ctx, 20*time.Millisecond) {
+		if done() {
+			return true
+		}
+		if time.Since(began) > patience {
+			return false
+		}
+	}
+	return false
+}

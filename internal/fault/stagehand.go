@@ -1,0 +1,123 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// stagehand performs one part of a run.
+type stagehand struct {
+	Config
+	dir       string
+	skewed    func() (string, error)
+	earlier   func() (string, error)
+	part      part
+	surprises []string
+	injected  map[string]int
+	withheld  string // a scenario
+}
+
+func (s *stagehand) say(format string, args ...any) {
+	fmt.Fprintf(s.Progress, "fault: "+format+"\n", args...)
+}
+
+func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
+	s.say("%s: starting servers", s.part.name)
+	w, err := newWorld(ctx, s.dir, s.Seed, s.part.kind == clustered, s.stores())
+	w.skewedProgram, w.earlierProgram, w.say = s.skewed, s.earlier, s.say
+	defer func() {
+		if report == nil || len(report.Violations)+len(w.surprises) > 0 {
+			w.saveLogs(context.WithoutCancel(ctx))
+		}
+		err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.populate(s.Rate, s.part.duration); err != nil {
+		return nil, err
+	}
+	acts, err := s.bearable(w, s.acts(s.part))
+	if err != nil {
+		return nil, err
+	}
+	leave := w.operate(ctx)
+	err = s.playAll(ctx, w, acts)
+	leave()
+	if err != nil {
+		return nil, err
+	}
+	s.say("%s: waiting for the last orders", s.part.name)
+	final, err := w.rest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.surprises, s.injected = w.surprises, w.injected
+	if err := final.Save(s.dir); err != nil {
+		return nil, err
+	}
+	if err := saveActs(s.dir, acts); err != nil {
+		return nil, err
+	}
+	return Judge(s.dir)
+}
+
+// bearable takes the scenario out of acts that the broker cannot bear, and says so.
+func (s *stagehand) bearable(w *world, acts []act) ([]act, error) {
+	name, why, err := w.withheld()
+	if err != nil || name == "" {
+		return acts, err
+	}
+	s.say("%s: %s is left out: %s", s.part.name, name, why)
+	s.withheld = name
+	for n := range acts {
+		acts[n].deck = slices.DeleteFunc(acts[n].deck, func(one scenario) bool { return one.name == name })
+	}
+	acts = slices.DeleteFunc(acts, func(a act) bool { return a.hands > 0 && len(a.deck) == 0 })
+	if len(acts) == 0 {
+		return nil, fmt.Errorf("scenario %q: %s", name, why)
+	}
+	return acts, nil
+}
+
+func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
+	began := time.Now()
+	var planned time.Duration
+	for n := range acts {
+		a := &acts[n]
+		planned += a.duration
+		a.began = history.Now()
+		// What one act takes too long, the next one has less.
+		if err := s.play(ctx, w, n, a, began.Add(planned)); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		s.say("%s: %-28s %3d faults", s.part.name, a.name, w.faults)
+	}
+	return nil
+}
+
+// play lets an act go on until its end, and its last injections come to theirs.
+func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.Time) error {
+	dealer := dealer{deck: a.deck, seed: s.Seed, stream: uint64(s.part.kind)<<32 + uint64(n)<<16}
+	var hands sync.WaitGroup
+	failed := make([]error, a.hands)
+	for hand := range a.hands {
+		hands.Go(func() {
+			for failed[hand] == nil && (time.Now().Before(end) || dealer.dealt() < a.atLeast) {
+				one, rng := dealer.deal()
+				failed[hand] = w.inject(ctx, &one, rng)
+			}
+		})
+	}
+	hands.Wait()
+	if a.hands == 0 {
+		pause(ctx, time.Until(end))
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,99 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/quarantine"
+	"github.com/delaybridge/delaybridge/topology"
+)
+
+const (
+	// operatorEvery is how often somebody looks into the unrouted queue.
+	operatorEvery = 5 * time.Second
+	// replayWithin is what replaying may take.
+	replayWithin = time.Minute
+)
+
+// clearUnrouted sends on what came while the target was not bound, as an
+// operator does.
+func (w *world) clearUnrouted() error {
+	return w.channel(func(ch *amqp.Channel) error {
+		return sendOn(w.ctx, ch, w.topology)
+	})
+}
+
+// sendOn publishes what waits in the unrouted queue to the exchange from which it
+// came there, and removes it only then: once, since it may come back.
+func sendOn(ctx context.Context, ch *amqp.Channel, t *topology.Topology) error {
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	waiting, err := ch.QueueDeclarePassive(t.Unrouted(), true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	for range waiting.Messages {
+		d, ok, err := ch.Get(t.Unrouted(), false)
+		if err != nil || !ok {
+			return err
+		}
+		// What its publisher has forged must not count from now on.
+		m := t.Message(&d)
+		to, key := t.ReadyExchangeOf(m.Entry), m.RoutingKey
+		if d.Exchange == t.RetryExchange() {
+			to, key, m = d.Exchange, d.RoutingKey, m.Retry()
+		}
+		confirm, err := ch.PublishWithDeferredConfirm(to, key, false, false, m.Publishing(m.Journey))
+		if err != nil {
+			return err
+		}
+		if sent, err := confirm.WaitContext(ctx); err != nil || !sent {
+			return fmt.Errorf("send %s on: not confirmed: %w", d.MessageId, err)
+		}
+		if err := d.Ack(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atLimit are the messages that the broker has given up since their delivery limit was reached.
+func atLimit() quarantine.Filter { return quarantine.Filter{Error: "delivery_limit"} }
+
+func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
+	q, err := quarantine.New(quarantine.Config{URL: w.nodes[0].AMQPURL(), Topology: w.topology, GiveUpAfter: replayWithin})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, replayWithin)
+	defer cancel()
+	return q.Replay(ctx, f, quarantine.Replaying{}, func(r quarantine.Replayed) error {
+		if errors.Is(r.Err, quarantine.ErrUndecodable) { // as a stranger may send it
+			return nil
+		}
+		return r.Err
+	})
+}
+
+// operate has an operator look after unrouted and quarantine until the returned function is called: what comes to the
+// former while no queue is bound for it is sent on once one is, and what has reached its delivery limit is replayed,
+// which may be after the fault has ended.
+func (w *world) operate(ctx context.Context) (leave func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var operator sync.WaitGroup
+	operator.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, operatorEvery)
+			// What is away now is there at another time.
+			_ = w.clearUnrouted()
+			_ = w.replay(ctx, atLimit())
+		}
+	})
+	return func() { cancel(); operator.Wait() }
+}

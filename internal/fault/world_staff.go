@@ -1,0 +1,143 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
+)
+
+// lease is that of the bridges.
+const lease = 2 * time.Second
+
+// The processes of a world.
+const (
+	customersName = "customers"
+	bridges       = 2
+	consumers     = 2
+	relays        = 2
+	slowConsumer  = "consumer-slow"
+	plainConsumer = "consumer-plain"
+	mailConsumer  = "consumer-mails"
+	stranger      = "stranger"
+	strangersOwn  = "consumer-strangers"
+)
+
+// The shop in Python: a process that places orders, and one that closes them. Its orders are in
+// PostgreSQL. A run without PostgreSQL has no such shop.
+const (
+	pythonCustomers = "python-customers"
+	pythonConsumer  = "python-consumer"
+	pythonShare     = 0.05 // of the rate of all others
+)
+
+func bridgeName(n int) string { return fmt.Sprintf("bridge-%d", n+1) }
+
+func consumerName(n int) string { return fmt.Sprintf("consumer-%d", n+1) }
+
+func relayName(n int) string { return fmt.Sprintf("relay-%d", n+1) }
+
+// populate starts the processes, each with links of its own; customers come for duration.
+func (w *world) populate(rate float64, duration time.Duration) error {
+	for n := range consumers {
+		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{closingKey, mailKey}}, n); err != nil {
+			return err
+		}
+	}
+	if err := w.employ(role{Kind: "consumer", Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
+		return err
+	}
+	if err := w.employ(role{Kind: "consumer", Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
+		return err
+	}
+	if err := w.employ(role{Kind: "consumer", Name: mailConsumer, Seed: w.seed, Queue: mailQueue, Bind: []string{mailKey}}, 0); err != nil {
+		return err
+	}
+	for n := range bridges {
+		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
+			return err
+		}
+	}
+	for n := range relays {
+		if err := w.employ(role{Kind: "relay", Name: relayName(n)}, n+1); err != nil {
+			return err
+		}
+	}
+	if err := w.employ(role{Kind: "consumer", Name: strangersOwn, Seed: w.seed, Queue: strangersQueue, Bind: []string{"#"}}, 2); err != nil {
+		return err
+	}
+	if w.hasPython() {
+		if err := w.employPython(role{Kind: "python consumer", Name: pythonConsumer}, 1); err != nil {
+			return err
+		}
+	}
+	pause(w.ctx, settleIn)
+	if err := w.bindEntry(); err != nil {
+		return err
+	}
+	began := history.Now()
+	if w.hasPython() {
+		if err := w.employPython(role{Kind: "python customers", Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
+			return err
+		}
+	}
+	if err := w.employ(role{Kind: "stranger", Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
+		return err
+	}
+	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
+}
+
+func (w *world) hasPython() bool { return w.postgreSQL != nil }
+
+// customers names the processes that place orders.
+func (w *world) customers() []string {
+	if w.hasPython() {
+		return []string{customersName, stranger, pythonCustomers}
+	}
+	return []string{customersName, stranger}
+}
+
+// bindEntry has the consumers' queues get what was published to the tracked entry. A consumer
+// does so for the default one alone.
+func (w *world) bindEntry() error {
+	var err error
+	for began := time.Now(); time.Since(began) < startWithin && w.ctx.Err() == nil; pause(w.ctx, 100*time.Millisecond) {
+		err = w.channel(func(ch *amqp.Channel) error {
+			exchange := w.topology.ReadyExchangeOf(trackedEntry().Name)
+			return errors.Join(ch.QueueBind(queue, closingKey, exchange, false, nil), ch.QueueBind(queue, mailKey, exchange, false, nil),
+				ch.QueueBind(mailQueue, mailKey, exchange, false, nil))
+		})
+		if err == nil {
+			break // the consumers have declared their queues
+		}
+	}
+	return err
+}
+
+// employ starts a process at one of the nodes.
+func (w *world) employ(r role, node int) error {
+	var err error
+	node %= len(w.nodes)
+	link := r.Name + " - " + rabbitMQ
+	w.homes[link] = node
+	if r.AMQP, err = w.network.connect(link, w.nodes[node].AMQPURL()); err != nil {
+		return err
+	}
+	if r.Redis, err = w.network.connect(r.Name+" - "+redisServer, w.redis.URL()); err != nil {
+		return err
+	}
+	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.stores
+	p := &process{run: w, role: r}
+	w.processes[r.Name] = p
+	return p.start(nil)
+}
+
+// employPython starts one of the shop's processes.
+func (w *world) employPython(r role, node int) error {
+	r.Seed, r.Queue, r.Bind = w.seed, pythonQueue, []string{pythonKey}
+	r.Unasked, r.Ahead = lead.Microseconds(), relayedWithin.Microseconds()
+	return w.employ(r, node)
+}
