@@ -18,13 +18,16 @@ import (
 
 // pauseLab is an installation with the default topology.
 type pauseLab struct {
-	*world
-	pair     *servers.Pair
-	conn     *amqp.Connection
-	producer *producer.Producer
-	park     *redisbridge.Park
-	stop     context.CancelFunc
-	workers  sync.WaitGroup
+	dir       string
+	topology  *topology.Topology
+	host      host
+	processes []*process
+	pair      *servers.Pair
+	conn      *amqp.Connection
+	producer  *producer.Producer
+	park      *redisbridge.Park
+	stop      context.CancelFunc
+	workers   sync.WaitGroup
 
 	mu       sync.Mutex
 	arrivals map[string]time.Time // first ones
@@ -34,7 +37,8 @@ type pauseLab struct {
 const pauseQueue = "pause.out"
 
 func newPauseLab(ctx context.Context) (*pauseLab, error) {
-	m := &pauseLab{world: &world{ctx: ctx, network: newNetwork(), processes: map[string]*process{}}, arrivals: map[string]time.Time{}, stop: func() {}}
+	m := &pauseLab{arrivals: map[string]time.Time{}, stop: func() {}}
+	m.host = host{ctx: ctx, surprise: func(string) {}} // what it costs is measured
 	var err error
 	if m.dir, err = os.MkdirTemp("", "delaybridge-pause-"); err != nil {
 		return m, err
@@ -68,21 +72,19 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 		return m, err
 	}
 	for n := range bridges {
-		p := &process{run: m.world, role: role{
+		p := &process{host: &m.host, role: role{
 			Kind: "bridge", Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
 			AMQP: m.pair.RabbitMQ.AMQPURL(), Redis: m.pair.Redis.URL(),
 		}}
 		if err := p.start(nil); err != nil {
 			return m, err
 		}
-		m.processes[p.role.Name] = p
+		m.processes = append(m.processes, p)
 	}
 	running, stop := context.WithCancel(ctx)
 	m.stop = stop
 	m.workers.Go(func() {
-		if err := m.producer.Run(running); err != nil {
-			m.surprise(err.Error())
-		}
+		_ = m.producer.Run(running) // what it cannot publish fails the measurement
 		_ = client.Close()
 	})
 	return m, nil

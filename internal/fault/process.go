@@ -1,11 +1,10 @@
 package fault
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,13 +18,26 @@ import (
 // drainWithin is what a process gets to end by itself.
 const drainWithin = 60 * time.Second
 
+// programs are other builds of the program that is running, which play roles like it.
+type programs struct {
+	skewed  func() (string, error) // builds it, once, so that its clock can be wrong
+	earlier func() (string, error) // builds it, once, as it was in the earlier release
+}
+
+// host is what processes need of those who start them.
+type host struct {
+	ctx      context.Context // of the run; nothing starts again by itself after it
+	programs programs
+	surprise func(what string) // is told what nobody has asked for
+}
+
 // process is one of our own, which lives many times. Whoever breaks it holds
 // its name in the run's locks; mu only keeps the supervisor out.
 type process struct {
-	run  *world
-	role role
+	host *host
 
 	mu       sync.Mutex
+	role     role // of the life under way, or of the last one
 	program  *servers.Program
 	skewed   time.Duration // how wrong its clock is
 	earlier  bool          // it is of the earlier release
@@ -43,36 +55,30 @@ func (p *process) start(t *trap) error {
 func (p *process) startLocked(t *trap) error {
 	p.role.Life++
 	p.role.Trap = t
-	text, err := json.Marshal(&p.role)
+	find := os.Executable
+	switch {
+	case p.skewed != 0:
+		find = p.host.programs.skewed
+	case p.earlier:
+		find = p.host.programs.earlier
+	}
+	executable, err := find()
 	if err != nil {
 		return err
 	}
-	executable, err := os.Executable()
+	cmd, err := p.role.command(executable)
 	if err != nil {
 		return err
 	}
-	if p.earlier {
-		if executable, err = p.run.earlierProgram(); err != nil {
-			return err
-		}
-	}
-	environment := append(os.Environ(), RoleVariable+"="+string(text))
 	if p.skewed != 0 {
-		if executable, err = p.run.skewedProgram(); err != nil {
-			return err
-		}
-		environment = append(environment, fmt.Sprintf("%s=%d", skew.Variable, int(p.skewed.Seconds())))
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", skew.Variable, int(p.skewed.Seconds())))
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the program has its own
-	cmd := exec.Command(executable)
-	if p.role.inPython() {
-		cmd = exec.Command(python, p.run.pythonFile())
-	}
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment, log, log
+	cmd.Stdout, cmd.Stderr = log, log
 	if p.program, err = servers.Spawn(cmd); err != nil {
 		return err
 	}
@@ -81,7 +87,7 @@ func (p *process) startLocked(t *trap) error {
 	return nil
 }
 
-func (p *process) logFile() string { return filepath.Join(p.run.dir, p.role.Name+".log") }
+func (p *process) logFile() string { return filepath.Join(p.role.Dir, p.role.Name+".log") }
 
 // supervise starts the process again when it ends unasked, as a service manager
 // would. Only a trap is a good reason to end.
@@ -94,11 +100,11 @@ func (p *process) supervise(program *servers.Program, gone chan struct{}, t *tra
 	if p.expected || t != nil && !t.Stop {
 		return
 	}
-	p.run.surprise(fmt.Sprintf("%s/%d ended by itself: %v; see %s", p.role.Name, p.role.Life, err, p.logFile()))
-	pause(p.run.ctx, 500*time.Millisecond)
-	if p.run.ctx.Err() == nil {
+	p.host.surprise(fmt.Sprintf("%s/%d ended by itself: %v; see %s", p.role.Name, p.role.Life, err, p.logFile()))
+	pause(p.host.ctx, 500*time.Millisecond)
+	if p.host.ctx.Err() == nil {
 		if err := p.startLocked(nil); err != nil {
-			p.run.surprise(err.Error())
+			p.host.surprise(err.Error())
 		}
 	}
 }
@@ -155,4 +161,38 @@ func (p *process) sprung() bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(after, "T")
+}
+
+// name is that of the process in all its lives.
+func (p *process) name() string { return p.role.Name }
+
+func (p *process) inPython() bool { return p.role.inPython() }
+
+// change changes what the process is to be from its next life on.
+func (p *process) change(change func(*role)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.role)
+}
+
+// skew has the clock of the process be wrong from its next life on, by whole seconds.
+func (p *process) skew(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.skewed = by
+}
+
+// takeEarlier has the process be of the earlier release from its next life on, or no more.
+func (p *process) takeEarlier(earlier bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.earlier = earlier
+}
+
+// goroutines returns how many the process has noted down in this life.
+func (p *process) goroutines() ([]int, error) {
+	p.mu.Lock()
+	r := p.role
+	p.mu.Unlock()
+	return r.goroutines()
 }

@@ -2,6 +2,7 @@ package fault
 
 import (
 	_ "embed"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -12,6 +13,10 @@ const python = "/usr/bin/python3"
 //go:embed shop.py
 var pythonShop []byte
 
-func (w *world) pythonFile() string { return filepath.Join(w.dir, "shop.py") }
+func pythonFile(dir string) string { return filepath.Join(dir, "shop.py") }
+
+// writePython writes the program of the shop in Python into the folder of a run. It needs Debian's
+// python3-pika and python3-psycopg2.
+func writePython(dir string) error { return os.WriteFile(pythonFile(dir), pythonShop, 0o600) }
 
 func (r *role) inPython() bool { return strings.HasPrefix(r.Kind, "python") }

@@ -9,7 +9,7 @@ import (
 
 func (w *world) countOrders(final *history.Final) error {
 	var errs []error
-	for _, at := range w.stores {
+	for _, at := range w.shops {
 		errs = append(errs, at.query(func(db *sql.DB) error { return w.countIn(db, at.Name, final) }))
 	}
 	return errors.Join(errs...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -56,6 +57,20 @@ func (t *trap) String() string {
 		return "stops itself at " + t.Step
 	}
 	return "kills itself at " + t.Step
+}
+
+// command returns what plays the role: program, which calls [Role], or the shop in Python.
+func (r *role) command(program string) (*exec.Cmd, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program)
+	if r.inPython() {
+		cmd = exec.Command(python, pythonFile(r.Dir))
+	}
+	cmd.Env = append(os.Environ(), RoleVariable+"="+string(text))
+	return cmd, nil
 }
 
 // Role plays the role that the environment asks for, if it does, and returns the

@@ -16,7 +16,7 @@ const countedOver = 3 * time.Second
 
 // count notes down how many goroutines the process has, until ctx ends.
 func (p *player) count(ctx context.Context) {
-	f, err := os.Create(goroutinesFile(p.Dir, p.Name, p.Life))
+	f, err := os.Create(p.goroutinesFile())
 	if err != nil {
 		panic(err)
 	}
@@ -37,15 +37,14 @@ func (p *player) count(ctx context.Context) {
 	}
 }
 
-func goroutinesFile(dir, name string, life int) string {
-	return filepath.Join(dir, fmt.Sprintf("%s-%d.goroutines", name, life))
+func (r *role) goroutinesFile() string {
+	return filepath.Join(r.Dir, fmt.Sprintf("%s-%d.goroutines", r.Name, r.Life))
 }
 
-// goroutines returns what the process has noted down in this life.
-func (p *process) goroutines() ([]int, error) {
-	p.mu.Lock()
-	path := goroutinesFile(p.run.dir, p.role.Name, p.role.Life)
-	p.mu.Unlock()
+// goroutines returns the least numbers of goroutines that the process has noted down in this life,
+// one for each few seconds. There are none before the first of them are over.
+func (r *role) goroutines() ([]int, error) {
+	path := r.goroutinesFile()
 	content, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return nil, nil

@@ -135,7 +135,7 @@ func (i *injection) changeAll(change func(*role)) error {
 		if err := p.terminate(); err != nil {
 			return err
 		}
-		change(&p.role)
+		p.change(change)
 		if err := p.start(nil); err != nil {
 			return err
 		}

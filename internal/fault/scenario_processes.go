@@ -25,7 +25,7 @@ func processScenarios() []scenario {
 		}},
 		{"bridge ended in order", allBridges(), anywhere, func(i *injection) error {
 			p := i.oneBridge()
-			defer i.breaks("%s "+history.Orderly, p.role.Name)()
+			defer i.breaks("%s "+history.Orderly, p.name())()
 			err := p.terminate()
 			i.hold(0, time.Second)
 			return errors.Join(err, p.start(nil))
@@ -70,7 +70,7 @@ func (i *injection) killOne(p *process) error { return i.killSome(p) }
 
 func (i *injection) killSome(processes ...*process) error {
 	for _, p := range processes {
-		defer i.breaks("kill -9 %s", p.role.Name)()
+		defer i.breaks("kill -9 %s", p.name())()
 		if err := p.kill(); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (i *injection) killSome(processes ...*process) error {
 
 func (i *injection) stopSome(processes ...*process) error {
 	for _, p := range processes {
-		defer i.breaks("%s stands still", p.role.Name)()
+		defer i.breaks("%s stands still", p.name())()
 		if err := p.stop(); err != nil {
 			return err
 		}
@@ -142,13 +142,13 @@ func (i *injection) atStep(p *process, step string) error {
 			return err
 		}
 		if !i.until(springWithin, p.sprung) {
-			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within %v", p.role.Name, step, t.Nth, springWithin))
+			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within %v", p.name(), step, t.Nth, springWithin))
 			if err := errors.Join(p.kill(), p.start(nil)); err != nil {
 				return err
 			}
 			continue
 		}
-		mended := i.breaks("%s %s", p.role.Name, t)
+		mended := i.breaks("%s %s", p.name(), t)
 		var err error
 		if stop {
 			i.hold(100*time.Millisecond, 5*time.Second)
@@ -168,7 +168,7 @@ func (i *injection) atStep(p *process, step string) error {
 // wrongClocks moves the clocks of a bridge and of the producer by minutes, each
 // by its own.
 func (i *injection) wrongClocks() error {
-	if _, err := i.skewedProgram(); err != nil { // wait while nothing is broken
+	if _, err := i.programs.skewed(); err != nil { // wait while nothing is broken
 		return err
 	}
 	some := []*process{i.oneBridge(), i.processes[customersName]}
@@ -177,11 +177,11 @@ func (i *injection) wrongClocks() error {
 		if i.rng.IntN(2) == 0 {
 			minutes = -minutes
 		}
-		defer i.breaks("the clock of %s is wrong by %d minutes", p.role.Name, minutes)()
+		defer i.breaks("the clock of %s is wrong by %d minutes", p.name(), minutes)()
 		if err := p.terminate(); err != nil {
 			return err
 		}
-		p.skewed = minutes * time.Minute
+		p.skew(minutes * time.Minute)
 		if err := p.start(nil); err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (i *injection) wrongClocks() error {
 		if err := p.terminate(); err != nil {
 			return err
 		}
-		p.skewed = 0
+		p.skew(0)
 		if err := p.start(nil); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (i *injection) changeRelease() error {
 		i.say("NOT TRIED: %s: after the number of shards was changed", i.name)
 		return err
 	}
-	if _, err := i.earlierProgram(); err != nil { // wait while nothing is broken
+	if _, err := i.programs.earlier(); err != nil { // wait while nothing is broken
 		i.say("NOT TRIED: %s: %v", i.name, err)
 		return nil
 	}
@@ -222,7 +222,7 @@ func (i *injection) changeRelease() error {
 		i.rng.Shuffle(len(names), func(a, b int) { names[a], names[b] = names[b], names[a] })
 		for _, name := range names {
 			p := i.processes[name]
-			if p.role.inPython() || i.ctx.Err() != nil {
+			if p.inPython() || i.ctx.Err() != nil {
 				continue
 			}
 			end := p.terminate
@@ -232,9 +232,7 @@ func (i *injection) changeRelease() error {
 			if err := end(); err != nil {
 				return err
 			}
-			p.mu.Lock()
-			p.earlier = earlier
-			p.mu.Unlock()
+			p.takeEarlier(earlier)
 			if err := p.start(nil); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func queueScenarios() []scenario {
 // reachTimeout has a consumer stand still until the broker takes back what it has.
 func (i *injection) reachTimeout() error {
 	p := i.oneConsumer()
-	mended := i.breaks("%s stands still for longer than the consumer timeout of %v", p.role.Name, shortTimeout)
+	mended := i.breaks("%s stands still for longer than the consumer timeout of %v", p.name(), shortTimeout)
 	defer mended()
 	set := func(timeout, look time.Duration) error {
 		var errs []error

@@ -15,8 +15,7 @@ import (
 type stagehand struct {
 	Config
 	dir       string
-	skewed    func() (string, error)
-	earlier   func() (string, error)
+	programs  programs
 	part      part
 	surprises []string
 	injected  map[string]int
@@ -29,8 +28,9 @@ func (s *stagehand) say(format string, args ...any) {
 
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
-	w, err := newWorld(ctx, s.dir, s.Seed, s.part.kind == clustered, s.stores())
-	w.skewedProgram, w.earlierProgram, w.say = s.skewed, s.earlier, s.say
+	w, err := newWorld(ctx, worldConfig{
+		dir: s.dir, seed: s.Seed, clustered: s.part.kind == clustered, stores: s.stores(), programs: s.programs, say: s.say,
+	})
 	defer func() {
 		if report == nil || len(report.Violations)+len(w.surprises) > 0 {
 			w.saveLogs(context.WithoutCancel(ctx))

@@ -12,11 +12,20 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
+// worldConfig says what there is in a world.
+type worldConfig struct {
+	dir       string // holds the history, the shop's SQLite file and logs
+	seed      uint64
+	clustered bool     // three nodes of RabbitMQ rather than one
+	stores    []string // names order stores
+	programs  programs
+	say       func(format string, args ...any) // to who waits for the run
+}
+
 // world is one installation: servers, links and processes.
 type world struct {
+	worldConfig
 	ctx      context.Context // of the run
-	dir      string          // holds the history, the shop's SQLite file and logs
-	seed     uint64
 	topology *topology.Topology
 	history  *history.Writer
 	network  *network
@@ -26,16 +35,13 @@ type world struct {
 	nodes   []*servers.RabbitMQ
 	redis   *servers.Redis
 
-	stores     []storeAt
+	shops      []storeAt
 	postgreSQL *servers.PostgreSQL // nil where no order is kept there
 	mariaDB    *servers.MariaDB    // likewise
 
-	processes      map[string]*process
-	homes          map[string]int         // node at which a link ends, unless that is down
-	skewedProgram  func() (string, error) // builds, once, a program for roles whose clock can be wrong
-	earlierProgram func() (string, error) // builds, once, the program of the earlier release
-
-	say func(format string, args ...any) // to who waits for the run
+	host      host
+	processes map[string]*process
+	homes     map[string]int // node at which a link ends, unless that is down
 
 	mu        sync.Mutex
 	surprises []string
@@ -43,14 +49,15 @@ type world struct {
 	injected  map[string]int // by scenario
 }
 
-// newWorld starts servers and processes. It must be closed also after an error.
-func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stores []string) (*world, error) {
-	w := &world{ctx: ctx, dir: dir, seed: seed, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
-	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o700); err != nil {
+// newWorld starts servers. It must be closed also after an error.
+func newWorld(ctx context.Context, c worldConfig) (*world, error) {
+	w := &world{worldConfig: c, ctx: ctx, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
+	w.host = host{ctx, c.programs, w.surprise}
+	if err := os.MkdirAll(w.historyDir(), 0o700); err != nil {
 		return w, err
 	}
 	var err error
-	if w.history, err = history.Create(filepath.Join(dir, "history", "injector.jsonl"), "injector"); err != nil {
+	if w.history, err = history.Create(filepath.Join(w.historyDir(), "injector.jsonl"), "injector"); err != nil {
 		return w, err
 	}
 	if w.topology, err = topology.New(shortDelays()); err != nil {
@@ -58,8 +65,8 @@ func newWorld(ctx context.Context, dir string, seed uint64, clustered bool, stor
 	}
 	var shopErr, brokerErr, redisErr, pythonErr error
 	var all sync.WaitGroup
-	all.Go(func() { shopErr = w.build(stores) })
-	all.Go(func() { brokerErr = w.startRabbitMQ(clustered) })
+	all.Go(func() { shopErr = w.build(c.stores) })
+	all.Go(func() { brokerErr = w.startRabbitMQ(c.clustered) })
 	all.Go(func() { w.redis, redisErr = servers.StartRedis(ctx, servers.Config{}) })
 	all.Go(func() { pythonErr = w.providePython(ctx) })
 	all.Wait()

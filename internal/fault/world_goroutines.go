@@ -13,7 +13,7 @@ import (
 // has. At rest it has the same to do in either life.
 func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, err error) {
 	for name, p := range w.processes {
-		if slices.Contains(w.customers(), name) || p.role.inPython() {
+		if slices.Contains(w.customers(), name) || p.inPython() {
 			continue
 		}
 		counts, err := p.goroutines()

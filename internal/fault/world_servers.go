@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -50,7 +49,7 @@ func (w *world) build(stores []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		w.stores = append(w.stores, at)
+		w.shops = append(w.shops, at)
 	}
 	return nil
 }
@@ -152,5 +151,5 @@ func (w *world) providePython(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return os.WriteFile(w.pythonFile(), pythonShop, 0o600)
+	return writePython(w.dir)
 }

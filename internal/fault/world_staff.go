@@ -129,8 +129,8 @@ func (w *world) employ(r role, node int) error {
 	if r.Redis, err = w.network.connect(r.Name+" - "+redisServer, w.redis.URL()); err != nil {
 		return err
 	}
-	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.stores
-	p := &process{run: w, role: r}
+	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.shops
+	p := &process{host: &w.host, role: r}
 	w.processes[r.Name] = p
 	return p.start(nil)
 }
