@@ -28,11 +28,12 @@ func (p *player) consumer(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = store.shut() }()
-	mails, err := p.openMails(ctx, p.Stores)
+	boxes, err := openMailboxes(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = mails.shut() }()
+	defer func() { _ = boxes.shut() }()
+	mails := &mails{player: p, boxes: boxes}
 	park, closePark, err := p.openPark()
 	if err != nil {
 		return err

@@ -103,6 +103,7 @@ func rowsOf[T any](ctx context.Context, box inserter[T], tx T) rows {
 	}
 }
 
+// shut closes the databases.
 func (o *outboxes) shut() error {
 	var errs []error
 	for _, closer := range o.closers {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -13,19 +12,16 @@ import (
 	ledgermysql "github.com/delaybridge/delaybridge/consumer/ledger/mysql"
 	ledgerpostgres "github.com/delaybridge/delaybridge/consumer/ledger/postgres"
 	ledgersqlite "github.com/delaybridge/delaybridge/consumer/ledger/sqlite"
-	"github.com/delaybridge/delaybridge/internal/fault/history"
-	"github.com/delaybridge/delaybridge/message"
 )
 
-// mails is what the consumer of mailQueue writes to: a line for each mail. A second line would
+// mailboxes are what the consumer of mailQueue writes to: a line for each mail. A second line would
 // be a second mail, so a ledger stands before it, in the same database.
-type mails struct {
-	*player
+type mailboxes struct {
 	boxes   []mailbox // by order store
 	closers []func() error
 }
 
-// mailbox is the part of mails that is in one database.
+// mailbox is the part of mailboxes that is in one database.
 type mailbox struct {
 	ledger.Ledger
 	migrate func(context.Context) error
@@ -33,9 +29,9 @@ type mailbox struct {
 	send func(ctx context.Context, order string) error
 }
 
-// openMails opens the databases of order stores once more.
-func (p *player) openMails(ctx context.Context, stores []storeAt) (*mails, error) {
-	m := &mails{player: p}
+// openMailboxes opens the databases of order stores once more.
+func openMailboxes(ctx context.Context, stores []storeAt) (*mailboxes, error) {
+	m := &mailboxes{}
 	for _, at := range stores {
 		box, closer, err := at.openMailbox(ctx)
 		if err != nil {
@@ -82,16 +78,8 @@ func (at storeAt) openMailbox(ctx context.Context) (mailbox, func() error, error
 	return mailbox{}, nil, fmt.Errorf("no store %q", at.Name)
 }
 
-// openSQLite opens a store that is a file.
-func (at storeAt) openSQLite() (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+at.At+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err == nil {
-		db.SetMaxOpenConns(1)
-	}
-	return db, err
-}
-
-func (m *mails) shut() error {
+// shut closes the databases.
+func (m *mailboxes) shut() error {
 	var errs []error
 	for _, closer := range m.closers {
 		errs = append(errs, closer())
@@ -100,49 +88,7 @@ func (m *mails) shut() error {
 }
 
 // of returns the mailbox of an order.
-func (m *mails) of(order string) *mailbox {
+func (m *mailboxes) of(order string) *mailbox {
 	n, _ := orderNumber(order)
 	return &m.boxes[n%len(m.boxes)]
-}
-
-// Once implements [ledger.Ledger] by that of the order's database, and writes down what came
-// of it.
-func (m *mails) Once(ctx context.Context, key string, effect func(context.Context) error) (first bool, err error) {
-	_, order, _ := strings.Cut(key, "/")
-	handled := false
-	first, err = m.of(order).Once(ctx, key, func(ctx context.Context) error {
-		err := effect(ctx)
-		handled = err == nil
-		return err
-	})
-	switch {
-	case first && err == nil:
-		m.note(history.Event{Kind: history.Effect, Order: m.names(order), Detail: history.EffectClosed})
-	case err == nil: // whoever committed it may have been killed before it could say so
-		m.note(history.Event{Kind: history.Effect, Order: m.names(order), Detail: history.EffectAlreadyClosed})
-	case !first && handled: // and the transaction was not committed
-		m.note(history.Event{Kind: history.Failed, Order: m.names(order), Attempt: attemptOf(ctx), Detail: err.Error()})
-	}
-	return first, err
-}
-
-// send is the handler of mailQueue.
-func (m *mails) send(ctx context.Context, msg message.Message) error {
-	if err := m.of(msg.ID).send(ctx, msg.ID); err != nil {
-		return err
-	}
-	m.step(stepEffect) // before the transaction is committed
-	return nil
-}
-
-type attemptKey struct{}
-
-// withAttempt lets the ledger know how often a message was handled before.
-func withAttempt(ctx context.Context, m *message.Message) context.Context {
-	return context.WithValue(ctx, attemptKey{}, m.Journey.Attempts)
-}
-
-func attemptOf(ctx context.Context) int {
-	n, _ := ctx.Value(attemptKey{}).(int)
-	return n
 }

@@ -86,6 +86,7 @@ func (s *shops) add(ctx context.Context, at storeAt) error {
 	return nil
 }
 
+// shut closes the databases.
 func (s *shops) shut() error {
 	var errs []error
 	for _, closer := range s.closers {
@@ -103,4 +104,13 @@ func (s *shops) of(id string) shop {
 // Close implements [orders.Store].
 func (s *shops) Close(ctx context.Context, id string) (orders.Outcome, error) {
 	return s.of(id).Close(ctx, id)
+}
+
+// openSQLite opens a store that is a file.
+func (at storeAt) openSQLite() (*sql.DB, error) {
+	db, err := sql.Open("sqlite", "file:"+at.At+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
 }
