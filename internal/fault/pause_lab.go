@@ -72,10 +72,10 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 		return m, err
 	}
 	for n := range bridges {
-		p := &process{host: &m.host, role: role{
-			Kind: "bridge", Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
+		p := newProcess(&m.host, role{
+			Kind: kindBridge, Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
 			AMQP: m.pair.RabbitMQ.AMQPURL(), Redis: m.pair.Redis.URL(),
-		}}
+		})
 		if err := p.start(nil); err != nil {
 			return m, err
 		}

@@ -48,11 +48,16 @@ func (c *Config) parts() []part {
 		}
 		return []part{node}
 	}
-	if cluster.duration < time.Duration(len(clusterScenarios()))*leastAlone {
+	if cluster.duration < time.Duration(len(ofClusters()))*leastAlone {
 		return []part{node}
 	}
 	node.duration -= cluster.duration
 	return []part{node, cluster}
+}
+
+// ofClusters are the scenarios that there are in clusters alone.
+func ofClusters() []scenario {
+	return slices.DeleteFunc(scenarios(), func(s scenario) bool { return s.where != clustered })
 }
 
 // act is a stretch of a run that one scenario has alone, or in which they are
@@ -112,12 +117,14 @@ type dealer struct {
 	n  int
 }
 
+// dealt counts what was dealt.
 func (d *dealer) dealt() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.n
 }
 
+// deal returns the next scenario, and what its choices follow from.
 func (d *dealer) deal() (scenario, *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,15 +10,6 @@ import (
 // mostStories bounds how many broken orders a report tells about.
 const mostStories = 5
 
-// Scenarios names what a run breaks.
-func Scenarios() []string {
-	var names []string
-	for _, s := range scenarios() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // Print writes the table, the stories of broken orders and the account, and
 // returns the exit code: 0, or 1 where a promise was broken.
 func (r *Result) Print(out, errs io.Writer, c Config) int {

@@ -45,6 +45,9 @@ type process struct {
 	gone     chan struct{} // closed when the supervisor has seen it end
 }
 
+// newProcess makes a process, whose first life begins with start.
+func newProcess(h *host, r role) *process { return &process{host: h, role: r} }
+
 // start begins the next life, with a trap or without.
 func (p *process) start(t *trap) error {
 	p.mu.Lock()

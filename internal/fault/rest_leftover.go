@@ -60,7 +60,7 @@ func (w *world) emptyQueues(final *history.Final) error {
 func (w *world) sent(d *amqp.Delivery) bool {
 	n, ok := orderNumber(orderOf(d.Body))
 	o := planOrder(w.seed, n)
-	return ok && intact(&o, w.topology.Message(d))
+	return ok && o.intact(w.topology.Message(d))
 }
 
 // lookIntoRedis lists what is still parked. What is kept there for its ID's sake has

@@ -20,9 +20,20 @@ import (
 // starts runs calls [Role] first of all.
 const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
 
+// Kinds of roles.
+const (
+	kindBridge          = "bridge"
+	kindConsumer        = "consumer"
+	kindRelay           = "relay"
+	kindCustomers       = "customers"
+	kindStranger        = "stranger"
+	kindPythonCustomers = "python customers"
+	kindPythonConsumer  = "python consumer"
+)
+
 // role is what a child process is to be.
 type role struct {
-	Kind     string // bridge, consumer, relay, customers or stranger; or python customers or consumer
+	Kind     string // one of the kinds
 	Name     string // such as bridge-1
 	Life     int    // counts restarts
 	Dir      string // of the run
@@ -110,15 +121,15 @@ func (r *role) play(ctx context.Context) error {
 	}
 	go p.count(ctx)
 	switch r.Kind {
-	case "bridge":
+	case kindBridge:
 		return p.bridge(ctx)
-	case "consumer":
+	case kindConsumer:
 		return p.consumer(ctx)
-	case "relay":
+	case kindRelay:
 		return p.relay(ctx)
-	case "customers":
+	case kindCustomers:
 		return p.customers(ctx)
-	case "stranger":
+	case kindStranger:
 		return p.stranger(ctx)
 	}
 	return fmt.Errorf("no role %q", r.Kind)

@@ -96,7 +96,7 @@ func (d *desk) received(m message.Message) {
 	}
 	if n, ok := orderNumber(order); ok {
 		o := planOrder(d.Seed, n)
-		e.Intact = intact(&o, m)
+		e.Intact = o.intact(m)
 	}
 	if !e.Intact {
 		d.log.Error("not what was sent", "message", m)

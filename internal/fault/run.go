@@ -92,7 +92,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	result := Result{Injected: map[string]int{}}
 	var reports []*history.Report
 	for _, part := range c.parts() {
-		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), programs: programs{skewed, earlier}, part: part}
+		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), programs: programs{skewed: skewed, earlier: earlier}, part: part}
 		report, err := w.perform(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s (seed %d; see %s): %w", part.name, c.Seed, dir, err)

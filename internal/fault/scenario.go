@@ -22,7 +22,7 @@ type where int
 const (
 	single where = 1 << iota
 	clustered
-	// apart takes minutes: it is no part of the mixture, nor of runs shorter than leastWithApart.
+	// apart takes minutes: it is no part of the mixture, nor of short runs.
 	apart
 	anywhere = single | clustered
 )
@@ -59,4 +59,13 @@ func aftermath(scenario string) time.Duration {
 // scenarios lists all of them, in the order in which they are tried alone.
 func scenarios() []scenario {
 	return slices.Concat(processScenarios(), rabbitMQScenarios(), queueScenarios(), topologyScenarios(), redisScenarios(), storeScenarios(), networkScenarios(), clusterScenarios())
+}
+
+// Scenarios names what a run breaks.
+func Scenarios() []string {
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	return names
 }

@@ -69,7 +69,7 @@ func (i *injection) prune() error {
 		}
 		elder := before
 		err = i.changeAll(func(r *role) {
-			if r.Topology = config; r.Kind == "customers" {
+			if r.Topology = config; r.Kind == kindCustomers {
 				r.Elder = &elder
 			}
 		})

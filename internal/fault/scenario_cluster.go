@@ -83,12 +83,12 @@ const partedScenario = "cluster parted"
 // requests 13326 and 13530, release notes of 4.0.8).
 var losesWhenParted = regexp.MustCompile(`"4\.0\.[0-7]"`)
 
-// withheld returns which scenario the broker at hand cannot bear, if there is one, and why.
-func (w *world) withheld() (scenario, why string, err error) {
+// withheld returns which scenario the broker of a world cannot bear, if there is one, and why.
+func withheld(ctx context.Context, w *world) (scenario, why string, err error) {
 	if w.cluster == nil {
 		return "", "", nil
 	}
-	version, err := w.nodes[0].Control(w.ctx, "eval", "application:get_key(rabbit, vsn).")
+	version, err := w.nodes[0].Control(ctx, "eval", "application:get_key(rabbit, vsn).")
 	if found := losesWhenParted.FindString(version); err == nil && found != "" {
 		return partedScenario, "RabbitMQ " + strings.Trim(found, `"`) + " loses confirmed messages then; 4.0.8 does not", nil
 	}
@@ -129,14 +129,3 @@ func (i *injection) partCluster() error {
 
 // togetherWithin is how long a cluster may take to be whole again.
 const togetherWithin = 2 * time.Minute
-
-// move has the processes that are at home at one node talk to another one.
-func (i *injection) move(home, to int) error {
-	var errs []error
-	for _, l := range i.network.to(rabbitMQ) {
-		if i.homes[l.name] == home {
-			errs = append(errs, l.lead(i.nodes[to].AMQPURL()))
-		}
-	}
-	return errors.Join(errs...)
-}

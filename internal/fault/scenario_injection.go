@@ -13,8 +13,9 @@ import (
 type injection struct {
 	*world
 	*scenario
-	ctx context.Context
-	rng *rand.Rand
+	injector *injector
+	ctx      context.Context
+	rng      *rand.Rand
 }
 
 // breaks notes that something is broken from now on, until mended is called.
@@ -24,9 +25,9 @@ func (i *injection) breaks(format string, args ...any) (mended func()) {
 
 // breaksAs is breaks for a fault of which there is more to say.
 func (i *injection) breaksAs(e history.Event) (mended func()) {
-	i.mu.Lock()
-	i.faults++
-	i.mu.Unlock()
+	i.injector.mu.Lock()
+	i.injector.faults++
+	i.injector.mu.Unlock()
 	e.Kind, e.Aftermath = history.Fault, aftermath(i.name).Microseconds()
 	i.note(e)
 	return func() { i.note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }

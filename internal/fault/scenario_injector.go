@@ -3,11 +3,73 @@ package fault
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 )
+
+// injector breaks one world, and counts what it has broken. Scenarios that break the same thing
+// wait for each other.
+type injector struct {
+	world *world
+	locks locks
+
+	mu       sync.Mutex
+	faults   int
+	injected map[string]int // by scenario
+}
+
+func newInjector(w *world) *injector { return &injector{world: w, injected: map[string]int{}} }
+
+// inject uses a scenario once. An error means that the injector failed, or that ctx has ended.
+func (in *injector) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
+	i := injection{world: in.world, scenario: s, injector: in, ctx: ctx, rng: rng}
+	release := in.locks.hold(in.locksOf(s))
+	defer release()
+	err := s.inject(&i)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("inject %q: %w", s.name, err)
+	}
+	in.mu.Lock()
+	in.injected[s.name]++
+	in.mu.Unlock()
+	i.hold(100*time.Millisecond, 800*time.Millisecond)
+	return nil
+}
+
+// broken counts what was broken.
+func (in *injector) broken() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.faults
+}
+
+// uses counts how often each scenario was used.
+func (in *injector) uses() map[string]int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return maps.Clone(in.injected)
+}
+
+// locksOf returns what a scenario holds.
+func (in *injector) locksOf(s *scenario) []string {
+	var names []string
+	for _, need := range s.needs {
+		if need != ourProcesses {
+			names = append(names, need)
+			continue
+		}
+		for name := range in.world.processes {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // locks has one holder per name at a time, so that no two scenarios break, and
 // mend, the same thing.
@@ -38,37 +100,4 @@ func (l *locks) hold(names []string) (release func()) {
 		}
 		l.free.Broadcast()
 	}
-}
-
-func (w *world) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
-	i := injection{world: w, scenario: s, ctx: ctx, rng: rng}
-	release := w.locks.hold(w.locksOf(s))
-	defer release()
-	err := s.inject(&i)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("inject %q: %w", s.name, err)
-	}
-	w.mu.Lock()
-	w.injected[s.name]++
-	w.mu.Unlock()
-	i.hold(100*time.Millisecond, 800*time.Millisecond)
-	return nil
-}
-
-// locksOf returns what a scenario holds.
-func (w *world) locksOf(s *scenario) []string {
-	var names []string
-	for _, need := range s.needs {
-		if need != ourProcesses {
-			names = append(names, need)
-			continue
-		}
-		for name := range w.processes {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -8,7 +8,7 @@ func networkScenarios() []scenario {
 		needs := []string{server.lock}
 		on := func(do func(*injection, []*link) error) func(*injection) error {
 			return func(i *injection) error {
-				links := i.network.to(server.name)
+				links := i.links(server.name)
 				if i.rng.IntN(3) > 0 { // one alone, or all of them
 					links = []*link{links[i.rng.IntN(len(links))]}
 				}

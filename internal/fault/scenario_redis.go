@@ -191,21 +191,7 @@ func (i *injection) handOver(replica *servers.Redis) error {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	i.hold(500*time.Millisecond, 3*time.Second)
-	return i.moveTo(replica)
-}
-
-// moveTo has the address of Redis lead to another server, and stops the old one.
-func (i *injection) moveTo(other *servers.Redis) error {
-	var err error
-	for _, l := range i.network.to(redisServer) {
-		err = errors.Join(err, l.lead(other.URL()))
-	}
-	old := i.redis
-	i.redis = other
-	if err := errors.Join(err, old.Stop(i.ctx)); err != nil {
-		return fmt.Errorf("move Redis: %w", err)
-	}
-	return nil
+	return i.moveRedis(replica)
 }
 
 // loseWrites kills Redis, and promotes a replica that has not got the last writes. Neither had
@@ -223,5 +209,5 @@ func (i *injection) loseWrites() error {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	i.hold(100*time.Millisecond, 2*time.Second)
-	return errors.Join(i.redis.Kill(i.ctx), i.moveTo(replica))
+	return errors.Join(i.redis.Kill(i.ctx), i.moveRedis(replica))
 }

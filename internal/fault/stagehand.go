@@ -32,7 +32,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		dir: s.dir, seed: s.Seed, clustered: s.part.kind == clustered, stores: s.stores(), programs: s.programs, say: s.say,
 	})
 	defer func() {
-		if report == nil || len(report.Violations)+len(w.surprises) > 0 {
+		if report == nil || len(report.Violations)+len(w.surprises()) > 0 {
 			w.saveLogs(context.WithoutCancel(ctx))
 		}
 		err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
@@ -43,12 +43,13 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err := w.populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}
-	acts, err := s.bearable(w, s.acts(s.part))
+	acts, err := s.bearable(ctx, w, s.acts(s.part))
 	if err != nil {
 		return nil, err
 	}
 	leave := w.operate(ctx)
-	err = s.playAll(ctx, w, acts)
+	in := newInjector(w)
+	err = s.playAll(ctx, in, acts)
 	leave()
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err != nil {
 		return nil, err
 	}
-	s.surprises, s.injected = w.surprises, w.injected
+	s.surprises, s.injected = w.surprises(), in.uses()
 	if err := final.Save(s.dir); err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 }
 
 // bearable takes the scenario out of acts that the broker cannot bear, and says so.
-func (s *stagehand) bearable(w *world, acts []act) ([]act, error) {
-	name, why, err := w.withheld()
+func (s *stagehand) bearable(ctx context.Context, w *world, acts []act) ([]act, error) {
+	name, why, err := withheld(ctx, w)
 	if err != nil || name == "" {
 		return acts, err
 	}
@@ -86,7 +87,7 @@ func (s *stagehand) bearable(w *world, acts []act) ([]act, error) {
 	return acts, nil
 }
 
-func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
+func (s *stagehand) playAll(ctx context.Context, in *injector, acts []act) error {
 	began := time.Now()
 	var planned time.Duration
 	for n := range acts {
@@ -94,16 +95,16 @@ func (s *stagehand) playAll(ctx context.Context, w *world, acts []act) error {
 		planned += a.duration
 		a.began = history.Now()
 		// What one act takes too long, the next one has less.
-		if err := s.play(ctx, w, n, a, began.Add(planned)); err != nil {
+		if err := s.play(ctx, in, n, a, began.Add(planned)); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
-		s.say("%s: %-28s %3d faults", s.part.name, a.name, w.faults)
+		s.say("%s: %-28s %3d faults", s.part.name, a.name, in.broken())
 	}
 	return nil
 }
 
 // play lets an act go on until its end, and its last injections come to theirs.
-func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.Time) error {
+func (s *stagehand) play(ctx context.Context, in *injector, n int, a *act, end time.Time) error {
 	dealer := dealer{deck: a.deck, seed: s.Seed, stream: uint64(s.part.kind)<<32 + uint64(n)<<16}
 	var hands sync.WaitGroup
 	failed := make([]error, a.hands)
@@ -111,7 +112,7 @@ func (s *stagehand) play(ctx context.Context, w *world, n int, a *act, end time.
 		hands.Go(func() {
 			for failed[hand] == nil && (time.Now().Before(end) || dealer.dealt() < a.atLeast) {
 				one, rng := dealer.deal()
-				failed[hand] = w.inject(ctx, &one, rng)
+				failed[hand] = in.inject(ctx, &one, rng)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
@@ -29,7 +30,6 @@ type world struct {
 	topology *topology.Topology
 	history  *history.Writer
 	network  *network
-	locks    locks
 
 	cluster *servers.Cluster // nil for a single node
 	nodes   []*servers.RabbitMQ
@@ -44,14 +44,12 @@ type world struct {
 	homes     map[string]int // node at which a link ends, unless that is down
 
 	mu        sync.Mutex
-	surprises []string
-	faults    int
-	injected  map[string]int // by scenario
+	surprised []string
 }
 
 // newWorld starts servers. It must be closed also after an error.
 func newWorld(ctx context.Context, c worldConfig) (*world, error) {
-	w := &world{worldConfig: c, ctx: ctx, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}, injected: map[string]int{}}
+	w := &world{worldConfig: c, ctx: ctx, network: newNetwork(), processes: map[string]*process{}, homes: map[string]int{}}
 	w.host = host{ctx, c.programs, w.surprise}
 	if err := os.MkdirAll(w.historyDir(), 0o700); err != nil {
 		return w, err
@@ -75,6 +73,9 @@ func newWorld(ctx context.Context, c worldConfig) (*world, error) {
 	}
 	return w, w.furnish(w.topology)
 }
+
+// links lists the links of all processes to one server, rabbitMQ or redisServer, by their names.
+func (w *world) links(server string) []*link { return w.network.to(server) }
 
 // close ends everything that is left, and keeps the folder.
 func (w *world) close(ctx context.Context) error {
@@ -117,5 +118,12 @@ func (w *world) note(e history.Event) {
 func (w *world) surprise(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.surprises = append(w.surprises, what)
+	w.surprised = append(w.surprised, what)
+}
+
+// surprises returns what no scenario has asked for.
+func (w *world) surprises() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.surprised)
 }

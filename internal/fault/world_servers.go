@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"time"
 
@@ -96,7 +95,7 @@ func (w *world) manage(method, path, body string) ([]byte, error) {
 }
 
 // vhost is the default virtual host in a path of the management API.
-var vhost = url.PathEscape("/") //nolint:gochecknoglobals // a constant
+const vhost = "%2F"
 
 // channel opens a channel of the injector's own, past all links. What it gets may be what the client
 // library alone cannot decode.
@@ -128,6 +127,31 @@ func (w *world) storeWithin(patience time.Duration, do func(*redis.Client) error
 	options.MaxRetries, options.DialTimeout, options.ReadTimeout = -1, patience, patience
 	client := redis.NewClient(options)
 	return errors.Join(do(client), client.Close())
+}
+
+// move has the processes that are at home at one node talk to another one.
+func (w *world) move(home, to int) error {
+	var errs []error
+	for _, l := range w.links(rabbitMQ) {
+		if w.homes[l.name] == home {
+			errs = append(errs, l.lead(w.nodes[to].AMQPURL()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// moveRedis has the address of Redis lead to another server, and stops the old one.
+func (w *world) moveRedis(other *servers.Redis) error {
+	var err error
+	for _, l := range w.links(redisServer) {
+		err = errors.Join(err, l.lead(other.URL()))
+	}
+	old := w.redis
+	w.redis = other
+	if err := errors.Join(err, old.Stop(w.ctx)); err != nil {
+		return fmt.Errorf("move Redis: %w", err)
+	}
+	return nil
 }
 
 // saveLogs saves the logs of RabbitMQ and Redis beside the history, for the analysis of a failed run.

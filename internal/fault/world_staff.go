@@ -43,34 +43,34 @@ func relayName(n int) string { return fmt.Sprintf("relay-%d", n+1) }
 // populate starts the processes, each with links of its own; customers come for duration.
 func (w *world) populate(rate float64, duration time.Duration) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: "consumer", Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{closingKey, mailKey}}, n); err != nil {
+		if err := w.employ(role{Kind: kindConsumer, Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{closingKey, mailKey}}, n); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: "consumer", Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: "consumer", Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: "consumer", Name: mailConsumer, Seed: w.seed, Queue: mailQueue, Bind: []string{mailKey}}, 0); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: mailConsumer, Seed: w.seed, Queue: mailQueue, Bind: []string{mailKey}}, 0); err != nil {
 		return err
 	}
 	for n := range bridges {
-		if err := w.employ(role{Kind: "bridge", Name: bridgeName(n), Bridge: bridgeRole{lease, repairEvery}}, n+1); err != nil {
+		if err := w.employ(role{Kind: kindBridge, Name: bridgeName(n), Bridge: bridgeRole{Lease: lease, RepairEvery: repairEvery}}, n+1); err != nil {
 			return err
 		}
 	}
 	for n := range relays {
-		if err := w.employ(role{Kind: "relay", Name: relayName(n)}, n+1); err != nil {
+		if err := w.employ(role{Kind: kindRelay, Name: relayName(n)}, n+1); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: "consumer", Name: strangersOwn, Seed: w.seed, Queue: strangersQueue, Bind: []string{"#"}}, 2); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: strangersOwn, Seed: w.seed, Queue: strangersQueue, Bind: []string{"#"}}, 2); err != nil {
 		return err
 	}
 	if w.hasPython() {
-		if err := w.employPython(role{Kind: "python consumer", Name: pythonConsumer}, 1); err != nil {
+		if err := w.employPython(role{Kind: kindPythonConsumer, Name: pythonConsumer}, 1); err != nil {
 			return err
 		}
 	}
@@ -80,14 +80,14 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 	}
 	began := history.Now()
 	if w.hasPython() {
-		if err := w.employPython(role{Kind: "python customers", Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
+		if err := w.employPython(role{Kind: kindPythonCustomers, Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: "stranger", Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
+	if err := w.employ(role{Kind: kindStranger, Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
 		return err
 	}
-	return w.employ(role{Kind: "customers", Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
+	return w.employ(role{Kind: kindCustomers, Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
 }
 
 func (w *world) hasPython() bool { return w.postgreSQL != nil }
@@ -130,7 +130,7 @@ func (w *world) employ(r role, node int) error {
 		return err
 	}
 	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.shops
-	p := &process{host: &w.host, role: r}
+	p := newProcess(&w.host, r)
 	w.processes[r.Name] = p
 	return p.start(nil)
 }

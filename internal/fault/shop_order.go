@@ -176,8 +176,8 @@ func orderOf(body []byte) string {
 	return id
 }
 
-// intact says whether m is what was sent for the order planned as o.
-func intact(o *customerOrder, m message.Message) bool {
+// intact says whether m is what was sent for the order.
+func (o *customerOrder) intact(m message.Message) bool {
 	want := o.message()
 	got := m
 	got.Journey = message.Journey{}
