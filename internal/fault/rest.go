@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
 // restWithin is how long the last orders may take after everything is mended,
@@ -32,7 +33,7 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		if !came {
 			break
 		}
-		pause(ctx, longestOrder+2*time.Second)
+		pause(ctx, shop.LongestOrder+2*time.Second)
 		left, err := w.underway()
 		if err != nil {
 			return nil, err

@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
 func (w *world) countOrders(final *history.Final) error {
 	var errs []error
 	for _, at := range w.shops {
-		errs = append(errs, at.query(func(db *sql.DB) error { return w.countIn(db, at.Name, final) }))
+		errs = append(errs, at.Query(func(db *sql.DB) error { return w.countIn(db, at.Name, final) }))
 	}
 	return errors.Join(errs...)
 }
@@ -32,9 +33,9 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 			return err
 		}
 		final.Orders[id] = state
-		if n, ok := orderNumber(id); ok {
-			if o := planOrder(w.seed, n); o.also() != "" {
-				final.Orders[history.InQueue(id, o.also())] = history.OrderState{State: history.StatePending}
+		if n, ok := shop.OrderNumber(id); ok {
+			if o := shop.PlanOrder(w.seed, n); o.Also() != "" {
+				final.Orders[history.InQueue(id, o.Also())] = history.OrderState{State: history.StatePending}
 			}
 		}
 		if state.State != "closed" {
@@ -47,7 +48,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 	if err := w.countMails(db, final); err != nil {
 		return err
 	}
-	if store == storePostgres {
+	if store == shop.Postgres {
 		if err := w.countPython(db, final); err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 		if err := stock.Scan(&line.SKU, &line.Have); err != nil {
 			return err
 		}
-		line.Want = stockEach - taken[line.SKU]
+		line.Want = shop.StockEach - taken[line.SKU]
 		line.SKU += " in " + store
 		final.Stock = append(final.Stock, line)
 	}
@@ -82,7 +83,7 @@ func (w *world) countMails(db *sql.DB, final *history.Final) error {
 		if err := rows.Scan(&id, &sent.Closings); err != nil {
 			return err
 		}
-		final.Orders[history.InQueue(id, mailQueue)] = sent
+		final.Orders[history.InQueue(id, shop.MailQueue)] = sent
 	}
 	return rows.Err()
 }

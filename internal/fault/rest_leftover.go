@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
@@ -19,9 +21,9 @@ import (
 func (w *world) emptyQueues(final *history.Final) error {
 	refused := false
 	err := w.channel(func(ch *amqp.Channel) error {
-		names := []string{queue, slowQueue, plainQueue, mailQueue, strangersQueue}
+		names := []string{shop.Queue, shop.SlowQueue, shop.PlainQueue, shop.MailQueue, shop.StrangersQueue}
 		if w.hasPython() {
-			names = append(names, pythonQueue)
+			names = append(names, shop.PythonQueue)
 		}
 		for _, q := range w.topology.Queues() {
 			if q.Name != w.topology.Installation() {
@@ -38,14 +40,14 @@ func (w *world) emptyQueues(final *history.Final) error {
 					break
 				}
 				reason := fmt.Sprint(d.Headers[wire.HeaderError])
-				if string(d.Body) == forgedBody { // its publisher can have it end there
+				if string(d.Body) == shop.Forged { // its publisher can have it end there
 					refused = refused || strings.Contains(reason, redisbridge.ErrQuota.Error())
 					continue
 				}
 				if name == w.topology.Quarantine() && !w.sent(&d) {
-					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", orderOf(d.Body)))
+					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", shop.OrderOf(d.Body)))
 				}
-				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: orderOf(d.Body), Reason: reason})
+				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: shop.OrderOf(d.Body), Reason: reason})
 			}
 		}
 		return nil
@@ -58,16 +60,16 @@ func (w *world) emptyQueues(final *history.Final) error {
 
 // sent says whether a message is what was sent for its order.
 func (w *world) sent(d *amqp.Delivery) bool {
-	n, ok := orderNumber(orderOf(d.Body))
-	o := planOrder(w.seed, n)
-	return ok && o.intact(w.topology.Message(d))
+	n, ok := shop.OrderNumber(shop.OrderOf(d.Body))
+	o := shop.PlanOrder(w.seed, n)
+	return ok && o.Intact(w.topology.Message(d))
 }
 
 // lookIntoRedis lists what is still parked. What is kept there for its ID's sake has
 // been with the broker.
 func (w *world) lookIntoRedis(final *history.Final) error {
 	return w.store(func(c *redis.Client) error {
-		keys := c.Scan(w.ctx, 0, "{"+prefix+":*}:env:*", 1000).Iterator()
+		keys := c.Scan(w.ctx, 0, "{"+shop.Prefix+":*}:env:*", 1000).Iterator()
 		for keys.Next(w.ctx) {
 			if strings.HasSuffix(keys.Val(), "env:others") { // which has names of records, and no records
 				continue
@@ -115,9 +117,9 @@ func (w *world) askRedis(final *history.Final) error {
 			}
 			id := history.OrderOf(e.Order)
 			entry, messageID := "", id
-			if n, ok := orderNumber(id); ok {
-				o := planOrder(w.seed, n)
-				entry, messageID = o.entry, o.messageID()
+			if n, ok := shop.OrderNumber(id); ok {
+				o := shop.PlanOrder(w.seed, n)
+				entry, messageID = o.Entry, o.MessageID()
 			}
 			all, err := park.OfEntry(entry).GetAll(w.ctx, messageID)
 			if err != nil {

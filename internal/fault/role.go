@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -39,7 +40,7 @@ type role struct {
 	Dir      string // of the run
 	AMQP     string
 	Redis    string
-	Stores   []storeAt
+	Stores   []shop.StoreAt
 	Topology topology.Config
 	Elder    *topology.Config // customers have producers that go by it, too; nil is none
 	Seed     uint64

@@ -9,6 +9,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -23,16 +24,16 @@ const (
 
 // consumer closes unpaid orders, or sends mails, and fails at times.
 func (p *player) consumer(ctx context.Context) error {
-	store, err := openShops(ctx, p.Stores)
+	store, err := shop.OpenOrderStores(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.shut() }()
-	boxes, err := openMailboxes(ctx, p.Stores)
+	defer func() { _ = store.Shut() }()
+	boxes, err := shop.OpenMailboxes(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = boxes.shut() }()
+	defer func() { _ = boxes.Shut() }()
 	mails := &mails{player: p, boxes: boxes}
 	park, closePark, err := p.openPark()
 	if err != nil {
@@ -50,22 +51,22 @@ func (p *player) consumer(ctx context.Context) error {
 		Arrivals: desk, Delayer: desk,
 		// A store that somebody stopped holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
-		RepairEvery: repairEvery, Logger: p.log,
+		RepairEvery: shop.RepairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {
-			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != greeting {
-				p.note(history.Event{Kind: history.Acknowledged, Order: p.names(orderOf(o.Message.Body))})
+			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != shop.Greeting {
+				p.note(history.Event{Kind: history.Acknowledged, Order: p.names(shop.OrderOf(o.Message.Body))})
 				// The acknowledgement follows this call.
 				time.AfterFunc(time.Millisecond, func() { p.step(stepAcknowledged) })
 			}
 		},
 	}
 	switch p.Queue {
-	case strangersQueue:
-		config.Entry, config.Handler, config.Middleware, config.Arrivals = strangers().Name, consumer.HandlerFunc(p.ignore), nil, park
+	case shop.StrangersQueue:
+		config.Entry, config.Handler, config.Middleware, config.Arrivals = shop.StrangersEntry().Name, consumer.HandlerFunc(p.ignore), nil, park
 		config.Observe = func(consumer.Observation) {}
-	case plainQueue:
+	case shop.PlainQueue:
 		config.Arrivals = nil
-	case mailQueue:
+	case shop.MailQueue:
 		config.Handler, config.Ledger = p.failing(mails.send), mails
 	}
 	c, err := consumer.New(config)
@@ -77,8 +78,8 @@ func (p *player) consumer(ctx context.Context) error {
 
 // names returns what an order is called in what the consumer writes down.
 func (p *player) names(order string) string {
-	if p.Queue == mailQueue {
-		return history.InQueue(order, mailQueue)
+	if p.Queue == shop.MailQueue {
+		return history.InQueue(order, shop.MailQueue)
 	}
 	return order
 }
@@ -87,7 +88,7 @@ func (p *player) names(order string) string {
 // their order.
 func (p *player) failing(effect consumer.HandlerFunc) consumer.HandlerFunc {
 	return func(ctx context.Context, m message.Message) error {
-		m.ID = orderOf(m.Body)
+		m.ID = shop.OrderOf(m.Body)
 		if err := p.fail(&m); err != nil {
 			return err
 		}
@@ -101,25 +102,25 @@ func (p *player) failing(effect consumer.HandlerFunc) consumer.HandlerFunc {
 
 // fail fails as planned, or returns nil.
 func (p *player) fail(m *message.Message) error {
-	n, _ := orderNumber(m.ID)
-	o, attempt := planOrder(p.Seed, n), m.Journey.Attempts
-	if attempt >= o.fails {
-		if !o.rejected || p.Queue == mailQueue {
+	n, _ := shop.OrderNumber(m.ID)
+	o, attempt := shop.PlanOrder(p.Seed, n), m.Journey.Attempts
+	if attempt >= o.Fails {
+		if !o.Rejected || p.Queue == shop.MailQueue {
 			return nil
 		}
 		reason := fmt.Errorf("order %s is not to be closed", m.ID)
 		p.note(history.Event{Kind: history.Rejected, Order: m.ID, Attempt: attempt, Detail: reason.Error()})
 		return consumer.Reject(reason)
 	}
-	how, wait := planFailure(p.Seed, n, attempt)
+	how, wait := shop.PlanFailure(p.Seed, n, attempt)
 	e := history.Event{At: history.Now(), Kind: history.Failed, Order: p.names(m.ID), Attempt: attempt, Detail: "as planned"}
 	err := errors.New("not this time")
 	switch how {
-	case failsPlainly:
-	case failsForNow:
+	case shop.FailsPlainly:
+	case shop.FailsForNow:
 		e.NotBefore = history.After(e.At, wait).UnixMicro()
 		err = consumer.RetryAfter(wait, err)
-	case failsInPanic:
+	case shop.FailsInPanic:
 		p.note(e)
 		panic(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -24,8 +25,8 @@ const (
 // some cancel or reschedule.
 type customers struct {
 	*player
-	store    *shops
-	outboxes *outboxes
+	store    *shop.OrderStores
+	outboxes *shop.Outboxes
 	park     *redisbridge.Park
 	producers
 	elder   *producers   // those with the configuration before this one; nil where there are none
@@ -51,16 +52,16 @@ func (p *player) producersOf(t *topology.Topology, park *redisbridge.Park) (made
 }
 
 func (p *player) customers(ctx context.Context) error {
-	store, err := openShops(ctx, p.Stores)
+	store, err := shop.OpenOrderStores(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.shut() }()
-	boxes, err := openOutboxes(ctx, p.Stores)
+	defer func() { _ = store.Shut() }()
+	boxes, err := shop.OpenOutboxes(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = boxes.shut() }()
+	defer func() { _ = boxes.Shut() }()
 	park, closePark, err := p.openPark()
 	if err != nil {
 		return err
@@ -118,8 +119,8 @@ func (c *customers) openElder() (closePark func(), err error) {
 }
 
 // producersFor returns those that publish an order: every second one is left to the elder.
-func (c *customers) producersFor(o *customerOrder) producers {
-	if n, ok := orderNumber(o.ID); ok && n%2 == 0 && c.elder != nil {
+func (c *customers) producersFor(o *shop.Order) producers {
+	if n, ok := shop.OrderNumber(o.ID); ok && n%2 == 0 && c.elder != nil {
 		return *c.elder
 	}
 	return c.producers
@@ -141,9 +142,9 @@ func (c *customers) open(ctx context.Context) {
 		case <-ctx.Done():
 			continue
 		}
-		o := planOrder(c.Seed, next)
-		if at+(o.wait+o.delay).Microseconds() < c.Ends {
-			o.delay += o.wait
+		o := shop.PlanOrder(c.Seed, next)
+		if at+(o.Wait+o.Delay).Microseconds() < c.Ends {
+			o.Delay += o.Wait
 		}
 		next++
 		c.inside.Go(func() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -19,13 +20,13 @@ const changeTries = 6
 
 // changeMind cancels and reschedules the order's message as planned, one after the
 // other.
-func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed time.Time) {
-	for _, planned := range o.changes {
-		if planned.does == "" {
+func (c *customers) changeMind(ctx context.Context, o *shop.Order, placed time.Time) {
+	for _, planned := range o.Changes {
+		if planned.Does == "" {
 			return
 		}
-		pause(ctx, time.Until(placed.Add(planned.in)))
-		instant := history.After(history.Now(), planned.to)
+		pause(ctx, time.Until(placed.Add(planned.In)))
+		instant := history.After(history.Now(), planned.To)
 		wait := 100 * time.Millisecond
 		for range changeTries {
 			if ctx.Err() != nil || c.change(ctx, o, &planned, instant) {
@@ -38,28 +39,28 @@ func (c *customers) changeMind(ctx context.Context, o *customerOrder, placed tim
 }
 
 // change asks for a change once, and says whether it has an answer.
-func (c *customers) change(ctx context.Context, o *customerOrder, planned *change, instant time.Time) bool {
+func (c *customers) change(ctx context.Context, o *shop.Order, planned *shop.Change, instant time.Time) bool {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	call := history.Event{At: history.Now(), Kind: history.Cancel, Order: o.ID}
 	when := message.At(instant)
-	if planned.does == reschedules {
+	if planned.Does == shop.Reschedules {
 		call.Kind, call.NotBefore, call.Detail = history.Reschedule, instant.UnixMicro(), "at an instant"
-		if !planned.instant {
-			when = message.After(planned.to)
-			call.NotBefore, call.Detail = history.After(call.At, planned.to).UnixMicro(), planned.to.String()
+		if !planned.Instant {
+			when = message.After(planned.To)
+			call.NotBefore, call.Detail = history.After(call.At, planned.To).UnixMicro(), planned.To.String()
 		}
 	}
 	c.note(call)
-	park := c.park.OfEntry(o.entry)
+	park := c.park.OfEntry(o.Entry)
 	var answer redisbridge.Change
 	var err error
-	if planned.does == cancels {
+	if planned.Does == shop.Cancels {
 		answer, err = park.Cancel(ctx, o.ID)
 	} else {
 		answer, err = park.Reschedule(ctx, o.ID, when)
 	}
-	e := history.Event{Order: o.ID, Kind: kindOf(planned.does, answer.Outcome, err)}
+	e := history.Event{Order: o.ID, Kind: kindOf(planned.Does, answer.Outcome, err)}
 	switch e.Kind {
 	case history.Rescheduled, history.Noted:
 		e.Due = answer.Due.UnixMilli()
@@ -77,11 +78,11 @@ func (c *customers) change(ctx context.Context, o *customerOrder, planned *chang
 }
 
 // look looks the order's message up.
-func (c *customers) look(ctx context.Context, o *customerOrder) {
+func (c *customers) look(ctx context.Context, o *shop.Order) {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	c.note(history.Event{Kind: history.Get, Order: o.ID})
-	all, err := c.park.OfEntry(o.entry).GetAll(ctx, o.messageID())
+	all, err := c.park.OfEntry(o.Entry).GetAll(ctx, o.MessageID())
 	if err != nil {
 		return // which leaves the call without an answer
 	}
@@ -123,7 +124,7 @@ func (c *customers) list(ctx context.Context) {
 		if err != nil {
 			return // which leaves the call without an answer
 		}
-		if e.ID == e.Message.ID && e.Message.Entry != strangers().Name { // it is no retry, and an order's
+		if e.ID == e.Message.ID && e.Message.Entry != shop.StrangersEntry().Name { // it is no retry, and an order's
 			waiting[e.ID] = e.Due.UnixMilli()
 		}
 	}
@@ -131,13 +132,13 @@ func (c *customers) list(ctx context.Context) {
 }
 
 // kindOf returns what an answer is in the history.
-func kindOf(does changing, outcome redisbridge.Outcome, err error) history.Kind {
+func kindOf(does shop.Changing, outcome redisbridge.Outcome, err error) history.Kind {
 	kinds := map[redisbridge.Outcome]history.Kind{
 		redisbridge.OutcomeDone: history.Rescheduled, redisbridge.OutcomeRecorded: history.Noted,
 		redisbridge.OutcomeDelivered: history.RescheduleLate, redisbridge.OutcomeCancelledBefore: history.RescheduleCancelled,
 	}
 	unknown, refused := history.RescheduleUnknown, history.RescheduleRefused
-	if does == cancels {
+	if does == shop.Cancels {
 		kinds = map[redisbridge.Outcome]history.Kind{
 			redisbridge.OutcomeDone: history.Cancelled, redisbridge.OutcomeRecorded: history.Tombstoned,
 			redisbridge.OutcomeDelivered: history.CancelLate, redisbridge.OutcomeCancelledBefore: history.Cancelled,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -25,7 +26,7 @@ type desk struct {
 // receiving writes down what comes, before the handler and its ledger.
 func (d *desk) receiving(next consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m message.Message) error {
-		if string(m.Body) == greeting {
+		if string(m.Body) == shop.Greeting {
 			return nil
 		}
 		d.received(m)
@@ -36,7 +37,7 @@ func (d *desk) receiving(next consumer.Handler) consumer.Handler {
 func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival, error) {
 	began := history.Now()
 	d.mu.Lock()
-	order := orderOf(m.Body)
+	order := shop.OrderOf(m.Body)
 	d.asking[order] = append(d.asking[order], began)
 	d.mu.Unlock()
 	arrival, err := d.park.Arrive(ctx, m)
@@ -85,7 +86,7 @@ func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duratio
 }
 
 func (d *desk) received(m message.Message) {
-	order := orderOf(m.Body)
+	order := shop.OrderOf(m.Body)
 	e := history.Event{At: history.Now(), Kind: history.Received, Order: d.names(order), Attempt: m.Journey.Attempts, Asked: d.asked(order)}
 	if m.ID != order {
 		e.ID = m.ID
@@ -94,9 +95,9 @@ func (d *desk) received(m message.Message) {
 	if strings.HasPrefix(string(m.Journey.Path), string(message.PathParked)) {
 		e.Due = m.Journey.Due.UnixMilli()
 	}
-	if n, ok := orderNumber(order); ok {
-		o := planOrder(d.Seed, n)
-		e.Intact = o.intact(m)
+	if n, ok := shop.OrderNumber(order); ok {
+		o := shop.PlanOrder(d.Seed, n)
+		e.Intact = o.Intact(m)
 	}
 	if !e.Intact {
 		d.log.Error("not what was sent", "message", m)

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/message"
 )
 
-// mails is where the consumer of mailQueue sends mails.
+// mails is where the consumer of shop.MailQueue sends mails.
 type mails struct {
 	*player
-	boxes *mailboxes
+	boxes *shop.Mailboxes
 }
 
 // Once implements [ledger.Ledger] by that of the order's database, and writes down what came
@@ -19,7 +20,7 @@ type mails struct {
 func (m *mails) Once(ctx context.Context, key string, effect func(context.Context) error) (first bool, err error) {
 	_, order, _ := strings.Cut(key, "/")
 	handled := false
-	first, err = m.boxes.of(order).Once(ctx, key, func(ctx context.Context) error {
+	first, err = m.boxes.Of(order).Once(ctx, key, func(ctx context.Context) error {
 		err := effect(ctx)
 		handled = err == nil
 		return err
@@ -35,9 +36,9 @@ func (m *mails) Once(ctx context.Context, key string, effect func(context.Contex
 	return first, err
 }
 
-// send is the handler of mailQueue.
+// send is the handler of shop.MailQueue.
 func (m *mails) send(ctx context.Context, msg message.Message) error {
-	if err := m.boxes.of(msg.ID).send(ctx, msg.ID); err != nil {
+	if err := m.boxes.Of(msg.ID).Send(ctx, msg.ID); err != nil {
 		return err
 	}
 	m.step(stepEffect) // before the transaction is committed

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/outbox"
 )
@@ -19,11 +20,11 @@ const (
 
 // relay does what `delaybridge relay` does, for all order stores, and springs traps.
 func (p *player) relay(ctx context.Context) error {
-	boxes, err := openOutboxes(ctx, p.Stores)
+	boxes, err := shop.OpenOutboxes(ctx, p.Stores)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = boxes.shut() }()
+	defer func() { _ = boxes.Shut() }()
 	park, closePark, err := p.openPark()
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (p *player) relay(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- publisher.Run(connected) }()
 	var relays sync.WaitGroup
-	for _, box := range boxes.boxes {
+	for _, box := range boxes.Boxes {
 		one, err := outbox.NewRelay(outbox.RelayConfig{
 			Store: trapped{box.Store, p}, Publisher: publisher, Park: park, Poll: 200 * time.Millisecond, Timeout: publishPatience, Logger: p.log,
 		})

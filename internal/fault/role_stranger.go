@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -19,8 +21,8 @@ import (
 func quotas() map[string]redisbridge.Quota {
 	plenty := redisbridge.Quota{Messages: 1 << 20, Bytes: 1 << 40, Delay: 24 * time.Hour, Body: 1 << 30}
 	return map[string]redisbridge.Quota{
-		"": plenty, trackedEntry().Name: plenty,
-		strangers().Name: {Messages: 5, Body: 1 << 20},
+		"": plenty, shop.TrackedEntry().Name: plenty,
+		shop.StrangersEntry().Name: {Messages: 5, Body: 1 << 20},
 	}
 }
 
@@ -52,7 +54,7 @@ func (p *player) stranger(ctx context.Context) error {
 		now := int(float64(history.Now()-p.Began) / 1e6 * p.Rate)
 		out := broker.Outgoing{
 			// RabbitMQ 3.10 may take it to the default entry's ready exchange. No queue is bound there by this key.
-			Exchange: p.topology.EntryExchangeOf(strangers().Name), RoutingKey: "stranger", Mandatory: true,
+			Exchange: p.topology.EntryExchangeOf(shop.StrangersEntry().Name), RoutingKey: "stranger", Mandatory: true,
 			Publishing: p.forged(rng, max(0, now+rng.IntN(200)-150)),
 		}
 		attempt, cancel := context.WithTimeout(ctx, publishPatience)
@@ -70,8 +72,8 @@ func (p *player) flood(ctx context.Context, publisher *broker.Publisher) {
 	defer cancel()
 	for n := range flood {
 		_ = publisher.Publish(attempt, broker.Outgoing{
-			Exchange: p.topology.EntryExchangeOf(strangers().Name), RoutingKey: "stranger", Mandatory: true,
-			Publishing: amqp.Publishing{MessageId: fmt.Sprintf("flood-%d-%d", p.Life, n), DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(3500)}, Body: []byte(forgedBody)},
+			Exchange: p.topology.EntryExchangeOf(shop.StrangersEntry().Name), RoutingKey: "stranger", Mandatory: true,
+			Publishing: amqp.Publishing{MessageId: fmt.Sprintf("flood-%d-%d", p.Life, n), DeliveryMode: amqp.Persistent, Headers: amqp.Table{wire.HeaderDelay: int64(3500)}, Body: []byte(shop.Forged)},
 		}, func(error) {})
 	}
 }
@@ -83,12 +85,12 @@ func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
 	headers := amqp.Table{
 		wire.HeaderPublished: instant.UTC().Format(wire.InstantLayout), wire.HeaderDue: instant.Add(time.Second).UTC().Format(wire.InstantLayout),
 		wire.HeaderPath: []string{wire.ReplayPath, "\x1b[31mred\u202e\n"}[rng.IntN(2)], wire.HeaderVersion: rng.Int64() >> rng.IntN(63),
-		wire.HeaderUserID: "admin", wire.HeaderQueue: queue, wire.HeaderKey: closingKey, wire.HeaderAttempts: int64(4),
+		wire.HeaderUserID: "admin", wire.HeaderQueue: shop.Queue, wire.HeaderKey: shop.ClosingKey, wire.HeaderAttempts: int64(4),
 		wire.HeaderError: "forged", wire.HeaderHistory: []any{"forged"},
-		"x-death": []any{amqp.Table{"queue": lane, "exchange": lane, "reason": "expired", "count": int64(0), "routing-keys": []any{closingKey}}},
+		"x-death": []any{amqp.Table{"queue": lane, "exchange": lane, "reason": "expired", "count": int64(0), "routing-keys": []any{shop.ClosingKey}}},
 	}
 	if rng.IntN(2) == 0 {
-		headers[wire.HeaderEntry] = trackedEntry().Name
+		headers[wire.HeaderEntry] = shop.TrackedEntry().Name
 	}
 	switch rng.IntN(5) {
 	case 0:
@@ -98,7 +100,7 @@ func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
 	case 2:
 		headers[wire.HeaderDelay] = int64(1 + rng.IntN(5000))
 	default:
-		headers[wire.HeaderDelay] = tiers()[rng.IntN(len(tiers()))].Milliseconds()
+		headers[wire.HeaderDelay] = shop.Tiers()[rng.IntN(len(shop.Tiers()))].Milliseconds()
 	}
 	for i := range rng.IntN(20) {
 		headers[fmt.Sprint("ballast-", i)] = string(make([]byte, rng.IntN(4096)))
@@ -110,14 +112,14 @@ func (p *player) forged(rng *rand.Rand, n int) amqp.Publishing {
 		}
 		headers["deep"] = deep
 	}
-	return amqp.Publishing{MessageId: orderID(n), DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(forgedBody)}
+	return amqp.Publishing{MessageId: shop.OrderID(n), DeliveryMode: amqp.Persistent, Headers: headers, Body: []byte(shop.Forged)}
 }
 
 // ignore handles what strangers have published.
 func (p *player) ignore(_ context.Context, m message.Message) error {
-	if m.UserID != "" || m.Journey.Attempts > 0 || m.Journey.Version > 0 || m.Entry != strangers().Name {
+	if m.UserID != "" || m.Journey.Attempts > 0 || m.Journey.Version > 0 || m.Entry != shop.StrangersEntry().Name {
 		p.log.Error("a forged header counts", "message", m)
-		p.note(history.Event{Kind: history.Received, Order: forgedBody + " " + m.ID}) // and is not intact
+		p.note(history.Event{Kind: history.Received, Order: shop.Forged + " " + m.ID}) // and is not intact
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
@@ -18,13 +20,13 @@ import (
 )
 
 // serve is one customer's visit.
-func (c *customers) serve(ctx context.Context, o *customerOrder) {
-	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.queue(), Also: o.also(), Detail: string(o.way) + " " + o.delay.String()}
-	if o.shares {
-		e.ID = o.messageID()
+func (c *customers) serve(ctx context.Context, o *shop.Order) {
+	e := history.Event{Kind: history.Placed, Order: o.ID, Queue: o.Queue(), Also: o.Also(), Detail: string(o.Way) + " " + o.Delay.String()}
+	if o.Shares {
+		e.ID = o.MessageID()
 	}
-	if e.Queue == plainQueue {
-		e.Unasked = lead.Microseconds()
+	if e.Queue == shop.PlainQueue {
+		e.Unasked = shop.Lead.Microseconds()
 	}
 	if !c.place(ctx, o, e) {
 		return
@@ -32,32 +34,32 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 	placed := time.Now()
 	var besides sync.WaitGroup
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
-	if o.looks {
+	if o.Looks {
 		besides.Go(func() {
-			pause(ctx, time.Until(placed.Add(o.lookIn)))
+			pause(ctx, time.Until(placed.Add(o.LookIn)))
 			c.look(ctx, o)
 		})
 	}
-	if o.pays {
+	if o.Pays {
 		besides.Go(func() {
-			pause(ctx, time.Until(placed.Add(o.payIn)))
+			pause(ctx, time.Until(placed.Add(o.PayIn)))
 			c.pay(ctx, o)
 		})
 	}
-	if o.way == wayOutbox { // it is published
+	if o.Way == shop.WayOutbox { // it is published
 		besides.Wait()
 		return
 	}
-	instant := history.After(history.Now(), o.delay)
+	instant := history.After(history.Now(), o.Delay)
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 2*time.Second) {
 		err := c.attempt(ctx, o, instant)
-		if err == nil || errors.Is(err, broker.ErrUnconfirmed) && !o.insists {
+		if err == nil || errors.Is(err, broker.ErrUnconfirmed) && !o.Insists {
 			break
 		}
 		pause(ctx, wait)
 	}
-	if o.repeats {
-		pause(ctx, o.repeatIn)
+	if o.Repeats {
+		pause(ctx, o.RepeatIn)
 		_ = c.attempt(ctx, o, instant) // which is noted down
 	}
 	besides.Wait()
@@ -65,8 +67,8 @@ func (c *customers) serve(ctx context.Context, o *customerOrder) {
 
 // place places the order, and notes down that it did. Through the outbox its message is in the same
 // transaction: so what may come has to be noted down before.
-func (c *customers) place(ctx context.Context, o *customerOrder, placed history.Event) bool {
-	if o.way == wayOutbox {
+func (c *customers) place(ctx context.Context, o *shop.Order, placed history.Event) bool {
+	if o.Way == shop.WayOutbox {
 		c.note(placed)
 	}
 	for c.tryToPlace(ctx, o) != nil {
@@ -74,29 +76,29 @@ func (c *customers) place(ctx context.Context, o *customerOrder, placed history.
 			return false
 		}
 	}
-	if o.way != wayOutbox {
+	if o.Way != shop.WayOutbox {
 		c.note(placed)
 	}
 	return true
 }
 
-func (c *customers) tryToPlace(ctx context.Context, o *customerOrder) error {
-	if o.way != wayOutbox {
-		return c.store.of(o.ID).Place(ctx, o.Order)
+func (c *customers) tryToPlace(ctx context.Context, o *shop.Order) error {
+	if o.Way != shop.WayOutbox {
+		return c.store.Of(o.ID).Place(ctx, o.Order)
 	}
-	now, box := history.Now(), c.outboxes.of(o.ID)
-	instant := history.After(now, o.delay)
-	when := message.After(o.delay)
-	if box.hasOurClock { // which may be wrong
+	now, box := history.Now(), c.outboxes.Of(o.ID)
+	instant := history.After(now, o.Delay)
+	when := message.After(o.Delay)
+	if box.HasOurClock { // which may be wrong
 		when = message.At(instant)
 	}
 	// Redis has it only when a relay has sent it: a change until then may meet nothing.
 	c.note(history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro(), Ahead: relayedWithin.Microseconds()})
-	err := box.within(ctx, func(ctx context.Context, rows rows) error {
-		if err := c.store.of(o.ID).Place(ctx, o.Order); err != nil {
+	err := box.Within(ctx, func(ctx context.Context, rows shop.Rows) error {
+		if err := c.store.Of(o.ID).Place(ctx, o.Order); err != nil {
 			return err
 		}
-		return rows.publish(o.message(), when)
+		return rows.Publish(o.Message(), when)
 	})
 	if err == nil {
 		c.note(history.Event{Kind: history.Published, Order: o.ID})
@@ -108,20 +110,20 @@ func (c *customers) tryToPlace(ctx context.Context, o *customerOrder) error {
 
 // pay pays the order. Through the outbox its message is cancelled in the same transaction; nobody tells
 // what came of that.
-func (c *customers) pay(ctx context.Context, o *customerOrder) {
+func (c *customers) pay(ctx context.Context, o *shop.Order) {
 	c.note(history.Event{Kind: history.Pay, Order: o.ID})
 	var err error
-	if o.way == wayOutbox {
+	if o.Way == shop.WayOutbox {
 		c.note(history.Event{Kind: history.Cancel, Order: o.ID})
-		err = c.outboxes.of(o.ID).within(ctx, func(ctx context.Context, rows rows) error {
-			if err := c.store.of(o.ID).Pay(ctx, o.ID); err != nil {
+		err = c.outboxes.Of(o.ID).Within(ctx, func(ctx context.Context, rows shop.Rows) error {
+			if err := c.store.Of(o.ID).Pay(ctx, o.ID); err != nil {
 				return err
 			}
-			return rows.cancel(o.ID)
+			return rows.Cancel(o.ID)
 		})
 		c.note(history.Event{Kind: history.CancelUnknown, Order: o.ID})
 	} else {
-		err = c.store.of(o.ID).Pay(ctx, o.ID)
+		err = c.store.Of(o.ID).Pay(ctx, o.ID)
 	}
 	outcome := history.PayUnknown
 	switch {
@@ -135,20 +137,20 @@ func (c *customers) pay(ctx context.Context, o *customerOrder) {
 
 // attempt publishes the order's message once: always the same one, at an instant or after
 // its delay.
-func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.Time) error {
+func (c *customers) attempt(ctx context.Context, o *shop.Order, instant time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	m := o.message()
-	if o.mayTakeAdded() && c.topology.HasEntry(addedEntry().Name) {
-		m.Entry = addedEntry().Name
+	m := o.Message()
+	if o.MayTakeAdded() && c.topology.HasEntry(shop.AddedEntry().Name) {
+		m.Entry = shop.AddedEntry().Name
 	}
 	now := history.Now()
 	notBefore := instant
-	if o.way != wayInstant && o.way != wayEntryAt {
-		notBefore = history.After(now, o.delay)
+	if o.Way != shop.WayInstant && o.Way != shop.WayEntryAt {
+		notBefore = history.After(now, o.Delay)
 	}
 	call := history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: notBefore.UnixMicro()}
-	if o.usesProducer() {
+	if o.UsesProducer() {
 		call.Ahead = time.Now().UnixMicro() - history.Now()
 	}
 	c.note(call)
@@ -156,16 +158,16 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 	var due int64
 	var err error
 	cancelled := false
-	switch o.way {
-	case wayProducer, wayTracked, wayInstant:
-		when := message.After(o.delay)
-		if o.way == wayInstant {
+	switch o.Way {
+	case shop.WayProducer, shop.WayTracked, shop.WayInstant:
+		when := message.After(o.Delay)
+		if o.Way == shop.WayInstant {
 			when = message.At(instant)
 		}
 		var receipt producer.Receipt
 		from := c.producersFor(o)
 		publisher := from.untracked
-		if o.way == wayTracked {
+		if o.Way == shop.WayTracked {
 			publisher = from.tracked
 		}
 		receipt, err = publisher.Publish(ctx, m, when)
@@ -173,11 +175,11 @@ func (c *customers) attempt(ctx context.Context, o *customerOrder, instant time.
 		if receipt.Path == message.PathParked && !receipt.Past {
 			due = receipt.Due.UnixMilli() // by Redis' clock; by this process' own otherwise
 		}
-	case wayEntry, wayNoID:
-		err = c.enter(ctx, &m, wire.HeaderDelay, o.delay.Milliseconds())
-	case wayEntryAt:
+	case shop.WayEntry, shop.WayNoID:
+		err = c.enter(ctx, &m, wire.HeaderDelay, o.Delay.Milliseconds())
+	case shop.WayEntryAt:
 		err = c.enter(ctx, &m, wire.HeaderDeliverAt, instant.UnixMilli())
-	case wayOutbox: // see tryToPlace
+	case shop.WayOutbox: // see tryToPlace
 	}
 	switch {
 	case cancelled:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 )
 
@@ -126,5 +127,5 @@ func (c *Config) stores() []string {
 	if c.Store != "" {
 		return []string{c.Store}
 	}
-	return Stores()
+	return shop.Stores()
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +20,7 @@ import (
 // more entry, and then back.
 func (i *injection) changeTiers() error {
 	defer i.breaks("tiers and lead are changed")()
-	for _, config := range []topology.Config{otherTiers(), shortDelays()} {
+	for _, config := range []topology.Config{shop.OtherTopology(), shop.Topology()} {
 		t, err := topology.New(config)
 		if err != nil {
 			return err
@@ -40,13 +42,13 @@ func (i *injection) furnishAndBind(t *topology.Topology) error {
 		return err
 	}
 	pause(i.ctx, settleIn)
-	if !t.HasEntry(addedEntry().Name) {
+	if !t.HasEntry(shop.AddedEntry().Name) {
 		return nil
 	}
 	return i.channel(func(ch *amqp.Channel) error {
-		exchange := t.ReadyExchangeOf(addedEntry().Name)
-		return errors.Join(ch.QueueBind(queue, closingKey, exchange, false, nil), ch.QueueBind(queue, mailKey, exchange, false, nil),
-			ch.QueueBind(mailQueue, mailKey, exchange, false, nil))
+		exchange := t.ReadyExchangeOf(shop.AddedEntry().Name)
+		return errors.Join(ch.QueueBind(shop.Queue, shop.ClosingKey, exchange, false, nil), ch.QueueBind(shop.Queue, shop.MailKey, exchange, false, nil),
+			ch.QueueBind(shop.MailQueue, shop.MailKey, exchange, false, nil))
 	})
 }
 
@@ -58,8 +60,8 @@ const prunedWithin = 5 * time.Minute
 // producers still publish into what goes, and then until nothing is left.
 func (i *injection) prune() error {
 	defer i.breaks("the topology is changed, and pruned")()
-	before := shortDelays()
-	for _, config := range []topology.Config{otherTiers(), shortDelays()} {
+	before := shop.Topology()
+	for _, config := range []topology.Config{shop.OtherTopology(), shop.Topology()} {
 		t, err := topology.New(config)
 		if err != nil {
 			return err
@@ -106,8 +108,8 @@ func (i *injection) pruneAll(t *topology.Topology) error {
 }
 
 func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (left []topology.Change, err error) {
-	if !t.HasEntry(addedEntry().Name) {
-		o.Entries = []string{addedEntry().Name} // for which queues are bound
+	if !t.HasEntry(shop.AddedEntry().Name) {
+		o.Entries = []string{shop.AddedEntry().Name} // for which queues are bound
 	}
 	management, err := topology.NewManagement(i.nodes[0].ManagementURL(), "/")
 	if err != nil {
@@ -150,8 +152,8 @@ const reshardedWithin = 5 * time.Minute
 // of them after the other is killed, or stands still.
 func (i *injection) reshard() error {
 	defer i.breaks("the number of shards is changed, and bridges are killed")()
-	for _, n := range []int{shards + 3, shards} {
-		t, err := i.topology.WithShards(shards + 3)
+	for _, n := range []int{shop.Shards + 3, shop.Shards} {
+		t, err := i.topology.WithShards(shop.Shards + 3)
 		if err != nil {
 			return err
 		}

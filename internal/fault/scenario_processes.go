@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -204,7 +205,7 @@ func (i *injection) wrongClocks() error {
 func (i *injection) changeRelease() error {
 	var changed bool // the earlier release knows no other number of shards
 	err := i.store(func(c *redis.Client) error {
-		generation, err := c.HExists(i.ctx, "{"+prefix+"}:layout", "generation").Result()
+		generation, err := c.HExists(i.ctx, "{"+shop.Prefix+"}:layout", "generation").Result()
 		changed = generation
 		return err
 	})

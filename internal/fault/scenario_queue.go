@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
@@ -62,9 +64,9 @@ func (i *injection) reachTimeout() error {
 // reachLimit kills consumers until their queue hands a message out no more, and replays what
 // has come to quarantine.
 func (i *injection) reachLimit() error {
-	mended := i.breaks("%s delivers a message twice at most, and its consumers are killed", queue)
+	mended := i.breaks("%s delivers a message twice at most, and its consumers are killed", shop.Queue)
 	defer mended()
-	lift, err := i.policy("^"+queue+"$", "delivery-limit", 1)
+	lift, err := i.policy("^"+shop.Queue+"$", "delivery-limit", 1)
 	if err != nil {
 		return err
 	}
@@ -95,10 +97,10 @@ func (i *injection) silenceTarget() error {
 	if err := i.greet(); err != nil {
 		return err
 	}
-	defer i.breaksAs(history.Event{Detail: slowQueue + " answers nothing", Queue: slowQueue})()
-	err := i.tellQueue(slowQueue, "suspend")
+	defer i.breaksAs(history.Event{Detail: shop.SlowQueue + " answers nothing", Queue: shop.SlowQueue})()
+	err := i.tellQueue(shop.SlowQueue, "suspend")
 	i.hold(silence, silence)
-	return errors.Join(err, i.tellQueue(slowQueue, "resume"))
+	return errors.Join(err, i.tellQueue(shop.SlowQueue, "resume"))
 }
 
 // awaitCalm waits until the run has caught up with what was broken before.
@@ -128,14 +130,14 @@ func (i *injection) greet() error {
 		}
 		for _, exchange := range exchanges {
 			// It expires at once, so as to hold up nothing.
-			err := ch.PublishWithContext(i.ctx, exchange, slowKey, true, false, amqp.Publishing{Body: []byte(greeting), Expiration: "1", DeliveryMode: amqp.Persistent})
+			err := ch.PublishWithContext(i.ctx, exchange, shop.SlowKey, true, false, amqp.Publishing{Body: []byte(shop.Greeting), Expiration: "1", DeliveryMode: amqp.Persistent})
 			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	longest := tiers()[len(tiers())-1] + time.Second
+	longest := shop.Tiers()[len(shop.Tiers())-1] + time.Second
 	i.hold(longest, longest)
 	return err
 }

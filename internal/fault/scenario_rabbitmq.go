@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -50,10 +52,10 @@ func rabbitMQScenarios() []scenario {
 			return errors.Join(err, first(i.ctx), second(i.ctx))
 		}},
 		{"tiers and lanes refuse", needs, anywhere, func(i *injection) error {
-			return i.refuse("^" + prefix + `\.(tier|lane)\.`)
+			return i.refuse("^" + shop.Prefix + `\.(tier|lane)\.`)
 		}},
 		{"inbox refuses", needs, anywhere, func(i *injection) error {
-			return i.refuse("^" + prefix + `\.inbox$`)
+			return i.refuse("^" + shop.Prefix + `\.inbox$`)
 		}},
 		{"target refuses", append(allConsumers(), rabbitMQ), anywhere, (*injection).fillTarget},
 	}
@@ -114,8 +116,8 @@ func (i *injection) policy(pattern, setting string, value int) (lift func() erro
 // again: RabbitMQ 3.10 does not tell dead-letter workers otherwise, and those of
 // every tier would wait until the node is restarted.
 func (i *injection) fillTarget() error {
-	defer i.breaks("%s takes 5 messages, and nobody takes them out", queue)()
-	lift, err := i.limit("^"+queue+"$", 5)
+	defer i.breaks("%s takes 5 messages, and nobody takes them out", shop.Queue)()
+	lift, err := i.limit("^"+shop.Queue+"$", 5)
 	if err != nil {
 		return err
 	}
@@ -128,8 +130,8 @@ func (i *injection) fillTarget() error {
 	}
 	// Workers try again after ten seconds.
 	i.hold(12*time.Second, 12*time.Second)
-	if !i.until(putBackWithin, func() bool { q, err := i.inspect(queue); return err == nil && q.Messages == 0 }) {
-		i.surprise(queue + " is not emptied")
+	if !i.until(putBackWithin, func() bool { q, err := i.inspect(shop.Queue); return err == nil && q.Messages == 0 }) {
+		i.surprise(shop.Queue + " is not emptied")
 	}
 	return errors.Join(err, lift())
 }

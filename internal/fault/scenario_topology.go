@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
@@ -107,7 +109,7 @@ func (i *injection) deleteExchange() error {
 		name := important[i.rng.IntN(len(important))]
 		e = all[slices.IndexFunc(all, func(e topology.Exchange) bool { return e.Name == name })]
 	}
-	delivers := e.Name == i.topology.ReadyExchange() || e.Name == i.topology.ReadyExchangeOf(trackedEntry().Name)
+	delivers := e.Name == i.topology.ReadyExchange() || e.Name == i.topology.ReadyExchangeOf(shop.TrackedEntry().Name)
 	defer i.breaksAs(history.Event{Detail: "exchange " + e.Name + " is deleted", Splits: delivers})()
 	if err := i.channel(func(ch *amqp.Channel) error { return ch.ExchangeDelete(e.Name, false, false) }); err != nil {
 		return err
@@ -144,9 +146,9 @@ func (i *injection) deleteBinding() error {
 // unbindTarget takes one of the shop's two bindings away. What comes for it
 // meanwhile waits in unrouted, and holds nothing else up.
 func (i *injection) unbindTarget() error {
-	defer i.breaks("%s is no longer bound by %s", queue, closingKey)()
+	defer i.breaks("%s is no longer bound by %s", shop.Queue, shop.ClosingKey)()
 	err := i.channel(func(ch *amqp.Channel) error {
-		return ch.QueueUnbind(queue, closingKey, i.topology.ReadyExchange(), nil)
+		return ch.QueueUnbind(shop.Queue, shop.ClosingKey, i.topology.ReadyExchange(), nil)
 	})
 	if err != nil {
 		return err
@@ -157,7 +159,7 @@ func (i *injection) unbindTarget() error {
 // awaitTarget waits until the consumers have bound their queues again. What has come to unrouted
 // meanwhile, or is on its way there, the operator sends on.
 func (i *injection) awaitTarget() error {
-	for queue, bindings := range map[string]int{queue: 2, slowQueue: 1, plainQueue: 1, mailQueue: 1} {
+	for queue, bindings := range map[string]int{shop.Queue: 2, shop.SlowQueue: 1, shop.PlainQueue: 1, shop.MailQueue: 1} {
 		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
 		if err := i.awaitBinding(path, bindings); err != nil {
 			return err

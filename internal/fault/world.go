@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -35,7 +36,7 @@ type world struct {
 	nodes   []*servers.RabbitMQ
 	redis   *servers.Redis
 
-	shops      []storeAt
+	shops      []shop.StoreAt
 	postgreSQL *servers.PostgreSQL // nil where no order is kept there
 	mariaDB    *servers.MariaDB    // likewise
 
@@ -58,7 +59,7 @@ func newWorld(ctx context.Context, c worldConfig) (*world, error) {
 	if w.history, err = history.Create(filepath.Join(w.historyDir(), "injector.jsonl"), "injector"); err != nil {
 		return w, err
 	}
-	if w.topology, err = topology.New(shortDelays()); err != nil {
+	if w.topology, err = topology.New(shop.Topology()); err != nil {
 		return w, err
 	}
 	var shopErr, brokerErr, redisErr, pythonErr error

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
@@ -43,7 +45,7 @@ func (w *world) build(stores []string) error {
 	for _, name := range stores {
 		at, err := w.startStore(name)
 		if err == nil {
-			err = at.furnish(w.ctx)
+			err = at.Furnish(w.ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -53,15 +55,15 @@ func (w *world) build(stores []string) error {
 	return nil
 }
 
-func (w *world) startStore(name string) (storeAt, error) {
-	at := storeAt{Name: name, At: filepath.Join(w.dir, "orders.db")}
+func (w *world) startStore(name string) (shop.StoreAt, error) {
+	at := shop.StoreAt{Name: name, At: filepath.Join(w.dir, "orders.db")}
 	var err error
 	switch name {
-	case storePostgres:
+	case shop.Postgres:
 		if w.postgreSQL, err = servers.StartPostgreSQL(w.ctx); err == nil {
 			at.At = w.postgreSQL.URL()
 		}
-	case storeMySQL:
+	case shop.MySQL:
 		if w.mariaDB, err = servers.StartMariaDB(w.ctx); err == nil {
 			at.At = w.mariaDB.DSN() + "fault"
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
@@ -43,21 +45,21 @@ func relayName(n int) string { return fmt.Sprintf("relay-%d", n+1) }
 // populate starts the processes, each with links of its own; customers come for duration.
 func (w *world) populate(rate float64, duration time.Duration) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: kindConsumer, Name: consumerName(n), Seed: w.seed, Queue: queue, Bind: []string{closingKey, mailKey}}, n); err != nil {
+		if err := w.employ(role{Kind: kindConsumer, Name: consumerName(n), Seed: w.seed, Queue: shop.Queue, Bind: []string{shop.ClosingKey, shop.MailKey}}, n); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: slowConsumer, Seed: w.seed, Queue: slowQueue, Bind: []string{slowKey}}, 2); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: slowConsumer, Seed: w.seed, Queue: shop.SlowQueue, Bind: []string{shop.SlowKey}}, 2); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: plainConsumer, Seed: w.seed, Queue: plainQueue, Bind: []string{plainKey}}, 1); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: plainConsumer, Seed: w.seed, Queue: shop.PlainQueue, Bind: []string{shop.PlainKey}}, 1); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: mailConsumer, Seed: w.seed, Queue: mailQueue, Bind: []string{mailKey}}, 0); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: mailConsumer, Seed: w.seed, Queue: shop.MailQueue, Bind: []string{shop.MailKey}}, 0); err != nil {
 		return err
 	}
 	for n := range bridges {
-		if err := w.employ(role{Kind: kindBridge, Name: bridgeName(n), Bridge: bridgeRole{Lease: lease, RepairEvery: repairEvery}}, n+1); err != nil {
+		if err := w.employ(role{Kind: kindBridge, Name: bridgeName(n), Bridge: bridgeRole{Lease: lease, RepairEvery: shop.RepairEvery}}, n+1); err != nil {
 			return err
 		}
 	}
@@ -66,7 +68,7 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: strangersOwn, Seed: w.seed, Queue: strangersQueue, Bind: []string{"#"}}, 2); err != nil {
+	if err := w.employ(role{Kind: kindConsumer, Name: strangersOwn, Seed: w.seed, Queue: shop.StrangersQueue, Bind: []string{"#"}}, 2); err != nil {
 		return err
 	}
 	if w.hasPython() {
@@ -106,9 +108,9 @@ func (w *world) bindEntry() error {
 	var err error
 	for began := time.Now(); time.Since(began) < startWithin && w.ctx.Err() == nil; pause(w.ctx, 100*time.Millisecond) {
 		err = w.channel(func(ch *amqp.Channel) error {
-			exchange := w.topology.ReadyExchangeOf(trackedEntry().Name)
-			return errors.Join(ch.QueueBind(queue, closingKey, exchange, false, nil), ch.QueueBind(queue, mailKey, exchange, false, nil),
-				ch.QueueBind(mailQueue, mailKey, exchange, false, nil))
+			exchange := w.topology.ReadyExchangeOf(shop.TrackedEntry().Name)
+			return errors.Join(ch.QueueBind(shop.Queue, shop.ClosingKey, exchange, false, nil), ch.QueueBind(shop.Queue, shop.MailKey, exchange, false, nil),
+				ch.QueueBind(shop.MailQueue, shop.MailKey, exchange, false, nil))
 		})
 		if err == nil {
 			break // the consumers have declared their queues
@@ -129,7 +131,7 @@ func (w *world) employ(r role, node int) error {
 	if r.Redis, err = w.network.connect(r.Name+" - "+redisServer, w.redis.URL()); err != nil {
 		return err
 	}
-	r.Dir, r.Topology, r.Stores = w.dir, shortDelays(), w.shops
+	r.Dir, r.Topology, r.Stores = w.dir, shop.Topology(), w.shops
 	p := newProcess(&w.host, r)
 	w.processes[r.Name] = p
 	return p.start(nil)
@@ -137,7 +139,7 @@ func (w *world) employ(r role, node int) error {
 
 // employPython starts one of the shop's processes.
 func (w *world) employPython(r role, node int) error {
-	r.Seed, r.Queue, r.Bind = w.seed, pythonQueue, []string{pythonKey}
-	r.Unasked, r.Ahead = lead.Microseconds(), relayedWithin.Microseconds()
+	r.Seed, r.Queue, r.Bind = w.seed, shop.PythonQueue, []string{shop.PythonKey}
+	r.Unasked, r.Ahead = shop.Lead.Microseconds(), relayedWithin.Microseconds()
 	return w.employ(r, node)
 }

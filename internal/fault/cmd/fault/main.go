@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/delaybridge/delaybridge/internal/fault"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
 const (
@@ -46,7 +47,7 @@ func run(args []string, out, errs io.Writer) int {
 	flags.Uint64Var(&c.Seed, "seed", 0, "decides what happens in which order (default: another one each time)")
 	flags.Float64Var(&c.Rate, "rate", fault.DefaultRate, "orders per second")
 	flags.StringVar(&c.Only, "only", "", "run this `scenario` alone")
-	flags.StringVar(&c.Store, "store", "", "keep all orders in this `store`: "+strings.Join(fault.Stores(), ", ")+" (default: all of them share the orders)")
+	flags.StringVar(&c.Store, "store", "", "keep all orders in this `store`: "+strings.Join(shop.Stores(), ", ")+" (default: all of them share the orders)")
 	flags.StringVar(&c.Dir, "dir", "", "keep the history in this `folder`")
 	pause := flags.Bool("pause", false, "measure what it costs when every bridge stands still, instead of breaking anything")
 	list := flags.Bool("list", false, "list the scenarios")
@@ -79,8 +80,8 @@ func run(args []string, out, errs io.Writer) int {
 		fmt.Fprintf(errs, "fault: there is no scenario %q: -list names them\n", c.Only)
 		return exitUsage
 	}
-	if c.Store != "" && !slices.Contains(fault.Stores(), c.Store) {
-		fmt.Fprintf(errs, "fault: there is no store %q: use one of %s\n", c.Store, strings.Join(fault.Stores(), ", "))
+	if c.Store != "" && !slices.Contains(shop.Stores(), c.Store) {
+		fmt.Fprintf(errs, "fault: there is no store %q: use one of %s\n", c.Store, strings.Join(shop.Stores(), ", "))
 		return exitUsage
 	}
 	if c.Seed == 0 {

@@ -1,4 +1,4 @@
-package fault
+package shop
 
 import (
 	"context"
@@ -6,25 +6,23 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-sql-driver/mysql"   // also the database/sql driver
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver
-	_ "modernc.org/sqlite"             // likewise
+	"github.com/go-sql-driver/mysql"
 )
 
 // What each store has of each article.
 const (
 	skus      = 8
-	stockEach = 1_000_000
+	StockEach = 1_000_000
 )
 
-// furnish makes a store's tables and fills the stock.
-func (at storeAt) furnish(ctx context.Context) error {
-	if at.Name == storeMySQL {
+// Furnish makes a store's tables and fills the stock.
+func (at StoreAt) Furnish(ctx context.Context) error {
+	if at.Name == MySQL {
 		if err := createDatabase(ctx, at.At); err != nil {
 			return err
 		}
 	}
-	s, err := openShops(ctx, []storeAt{at})
+	s, err := OpenOrderStores(ctx, []StoreAt{at})
 	if err != nil {
 		return err
 	}
@@ -34,10 +32,10 @@ func (at storeAt) furnish(ctx context.Context) error {
 	}
 	for n := range skus {
 		if err == nil {
-			err = store.Restock(ctx, sku(n), stockEach)
+			err = store.Restock(ctx, sku(n), StockEach)
 		}
 	}
-	if err = errors.Join(err, s.shut()); err != nil {
+	if err = errors.Join(err, s.Shut()); err != nil {
 		return err
 	}
 	box, closer, err := at.openMailbox(ctx)
@@ -56,7 +54,7 @@ func (at storeAt) furnish(ctx context.Context) error {
 	}
 	// The database's own account of what happened: nobody who closes an order
 	// twice can leave this out.
-	return at.query(func(db *sql.DB) error {
+	return at.Query(func(db *sql.DB) error {
 		for _, statement := range ownTables[at.Name] {
 			if _, err := db.ExecContext(ctx, statement); err != nil {
 				return err
@@ -73,7 +71,7 @@ func createDatabase(ctx context.Context, dsn string) error {
 	}
 	name := config.DBName
 	config.DBName = ""
-	return storeAt{storeMySQL, config.FormatDSN()}.query(func(db *sql.DB) error {
+	return StoreAt{MySQL, config.FormatDSN()}.Query(func(db *sql.DB) error {
 		_, err := db.ExecContext(ctx, "CREATE DATABASE `"+name+"`")
 		return err
 	})
@@ -82,13 +80,13 @@ func createDatabase(ctx context.Context, dsn string) error {
 // ownTables has each database write down by itself which orders were closed, and has a table
 // for mails.
 var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
-	storeSQLite: {
+	SQLite: {
 		`CREATE TABLE closings (id TEXT NOT NULL)`,
 		`CREATE TABLE mails (id TEXT NOT NULL)`,
 		`CREATE TRIGGER closed AFTER UPDATE OF state ON delaybridge_orders WHEN NEW.state = 'closed'
 			BEGIN INSERT INTO closings VALUES (NEW.id); END`,
 	},
-	storePostgres: {
+	Postgres: {
 		`CREATE TABLE closings (id text NOT NULL)`,
 		`CREATE TABLE mails (id text NOT NULL)`,
 		`CREATE FUNCTION note_closing() RETURNS trigger LANGUAGE plpgsql AS
@@ -97,7 +95,7 @@ var ownTables = map[string][]string{ //nolint:gochecknoglobals // a constant
 			WHEN (NEW.state = 'closed') EXECUTE FUNCTION note_closing()`,
 		pythonTable,
 	},
-	storeMySQL: {
+	MySQL: {
 		`CREATE TABLE closings (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
 		`CREATE TABLE mails (id VARBINARY(255) NOT NULL) ENGINE = InnoDB`,
 		`CREATE TRIGGER closed AFTER UPDATE ON delaybridge_orders FOR EACH ROW
@@ -111,13 +109,13 @@ const pythonTable = `
 	CREATE TRIGGER closed AFTER UPDATE OF state ON shop_orders FOR EACH ROW
 		WHEN (NEW.state = 'closed') EXECUTE FUNCTION note_closing()`
 
-// query opens a connection of the injector's own.
-func (at storeAt) query(do func(*sql.DB) error) error {
+// Query opens a connection for as long as do runs.
+func (at StoreAt) Query(do func(*sql.DB) error) error {
 	driver, source := at.Name, at.At
 	switch at.Name {
-	case storeSQLite:
+	case SQLite:
 		source = "file:" + at.At + "?_pragma=busy_timeout(10000)"
-	case storePostgres:
+	case Postgres:
 		driver = "pgx"
 	}
 	db, err := sql.Open(driver, source)

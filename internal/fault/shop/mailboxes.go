@@ -1,4 +1,4 @@
-package fault
+package shop
 
 import (
 	"context"
@@ -14,72 +14,72 @@ import (
 	ledgersqlite "github.com/delaybridge/delaybridge/consumer/ledger/sqlite"
 )
 
-// mailboxes are what the consumer of mailQueue writes to: a line for each mail. A second line would
+// Mailboxes are what the consumer of MailQueue writes to: a line for each mail. A second line would
 // be a second mail, so a ledger stands before it, in the same database.
-type mailboxes struct {
-	boxes   []mailbox // by order store
+type Mailboxes struct {
+	boxes   []Mailbox // by order store
 	closers []func() error
 }
 
-// mailbox is the part of mailboxes that is in one database.
-type mailbox struct {
+// Mailbox is the part of mailboxes that is in one database.
+type Mailbox struct {
 	ledger.Ledger
 	migrate func(context.Context) error
-	// send writes a line in the transaction of the ledger's.
-	send func(ctx context.Context, order string) error
+	// Send writes a line in the transaction of the ledger's.
+	Send func(ctx context.Context, order string) error
 }
 
-// openMailboxes opens the databases of order stores once more.
-func openMailboxes(ctx context.Context, stores []storeAt) (*mailboxes, error) {
-	m := &mailboxes{}
+// OpenMailboxes opens the databases of order stores once more.
+func OpenMailboxes(ctx context.Context, stores []StoreAt) (*Mailboxes, error) {
+	m := &Mailboxes{}
 	for _, at := range stores {
 		box, closer, err := at.openMailbox(ctx)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), m.shut())
+			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), m.Shut())
 		}
 		m.boxes, m.closers = append(m.boxes, box), append(m.closers, closer)
 	}
 	return m, nil
 }
 
-func (at storeAt) openMailbox(ctx context.Context) (mailbox, func() error, error) {
+func (at StoreAt) openMailbox(ctx context.Context) (Mailbox, func() error, error) {
 	switch at.Name {
-	case storeSQLite:
+	case SQLite:
 		db, err := at.openSQLite()
 		if err != nil {
-			return mailbox{}, nil, err
+			return Mailbox{}, nil, err
 		}
 		l := ledgersqlite.New(db)
-		return mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
+		return Mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
 			_, err := ledgersqlite.Tx(ctx).ExecContext(ctx, `INSERT INTO mails VALUES (?)`, order)
 			return err
 		}}, db.Close, nil
-	case storePostgres:
+	case Postgres:
 		pool, err := pgxpool.New(ctx, at.At)
 		if err != nil {
-			return mailbox{}, nil, err
+			return Mailbox{}, nil, err
 		}
 		l := ledgerpostgres.New(pool)
-		return mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
+		return Mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
 			_, err := ledgerpostgres.Tx(ctx).Exec(ctx, `INSERT INTO mails VALUES ($1)`, order)
 			return err
 		}}, func() error { pool.Close(); return nil }, nil
-	case storeMySQL:
+	case MySQL:
 		db, err := sql.Open("mysql", at.At)
 		if err != nil {
-			return mailbox{}, nil, err
+			return Mailbox{}, nil, err
 		}
 		l := ledgermysql.New(db)
-		return mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
+		return Mailbox{l, l.Migrate, func(ctx context.Context, order string) error {
 			_, err := ledgermysql.Tx(ctx).ExecContext(ctx, `INSERT INTO mails VALUES (?)`, order)
 			return err
 		}}, db.Close, nil
 	}
-	return mailbox{}, nil, fmt.Errorf("no store %q", at.Name)
+	return Mailbox{}, nil, fmt.Errorf("no store %q", at.Name)
 }
 
-// shut closes the databases.
-func (m *mailboxes) shut() error {
+// Shut closes the databases.
+func (m *Mailboxes) Shut() error {
 	var errs []error
 	for _, closer := range m.closers {
 		errs = append(errs, closer())
@@ -87,8 +87,8 @@ func (m *mailboxes) shut() error {
 	return errors.Join(errs...)
 }
 
-// of returns the mailbox of an order.
-func (m *mailboxes) of(order string) *mailbox {
-	n, _ := orderNumber(order)
+// Of returns the mailbox of an order.
+func (m *Mailboxes) Of(order string) *Mailbox {
+	n, _ := OrderNumber(order)
 	return &m.boxes[n%len(m.boxes)]
 }

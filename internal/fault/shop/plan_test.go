@@ -1,4 +1,4 @@
-package fault
+package shop
 
 import (
 	"testing"
@@ -15,11 +15,11 @@ func TestSeedDecidesOrders(t *testing.T) {
 	t.Parallel()
 	differ := false
 	for n := range 100 {
-		a, b := planOrder(7, n), planOrder(7, n)
+		a, b := PlanOrder(7, n), PlanOrder(7, n)
 		if a != b {
 			t.Fatalf("order %d: %+v and %+v", n, a, b)
 		}
-		differ = differ || a != planOrder(8, n)
+		differ = differ || a != PlanOrder(8, n)
 	}
 	if !differ {
 		t.Error("another seed makes the same orders")
@@ -32,56 +32,56 @@ func TestPlansHaveEverything(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
 	for n := range 5000 {
-		o := planOrder(1, n)
-		due := o.delay
-		for i, c := range o.changes {
-			if c.does == "" {
+		o := PlanOrder(1, n)
+		due := o.Delay
+		for i, c := range o.Changes {
+			if c.Does == "" {
 				break
 			}
 			when := "after"
-			switch d := c.in - due; {
+			switch d := c.In - due; {
 			case d.Abs() <= 50*time.Millisecond:
 				when = "around"
 			case d < 0:
 				when = "before"
 			}
-			seen[string(c.does)+", "+when]++
-			if c.to < 0 || c.to > longestOrder || c.in < 0 || c.in > longestOrder+longestOrder+time.Second {
+			seen[string(c.Does)+", "+when]++
+			if c.To < 0 || c.To > LongestOrder || c.In < 0 || c.In > LongestOrder+LongestOrder+time.Second {
 				t.Errorf("order %d: change %d: %+v", n, i, c)
 			}
-			if c.does != reschedules {
+			if c.Does != Reschedules {
 				continue
 			}
-			if c.in+c.to < due {
+			if c.In+c.To < due {
 				seen["earlier"]++
 			} else {
 				seen["later"]++
 			}
-			due = c.in + c.to
+			due = c.In + c.To
 		}
-		for attempt := range o.fails {
-			how, _ := planFailure(1, n, attempt)
+		for attempt := range o.Fails {
+			how, _ := PlanFailure(1, n, attempt)
 			seen[[]string{"fails", "fails for now", "panics"}[how]]++
 		}
-		if o.rejected {
+		if o.Rejected {
 			seen["rejects"]++
 		}
-		if o.wait > time.Minute {
+		if o.Wait > time.Minute {
 			seen["waits for minutes"]++
 		}
-		if o.shares {
+		if o.Shares {
 			seen["shares an ID"]++
 		}
-		if o.way == wayOutbox {
+		if o.Way == WayOutbox {
 			seen["through the outbox"]++
 		}
-		if o.entry != "" {
+		if o.Entry != "" {
 			seen["tracked entry"]++
 		}
-		if o.also() != "" {
+		if o.Also() != "" {
 			seen["goes to two queues"]++
 		}
-		if o.changes[0].does == "" {
+		if o.Changes[0].Does == "" {
 			seen["leaves it"]++
 		}
 	}
@@ -98,15 +98,15 @@ func TestPlansHaveEverything(t *testing.T) {
 func TestIntactSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	for n := range 50 {
-		o := planOrder(1, n)
+		o := PlanOrder(1, n)
 		fresh := func() message.Message {
-			m := o.message()
+			m := o.Message()
 			m.Headers[wire.HeaderDelay] = int64(5) // of the entry exchange
 			m.Journey.Path = message.PathDirect
 			m.Timestamp = m.Timestamp.UTC()
 			return m
 		}
-		if !o.intact(fresh()) {
+		if !o.Intact(fresh()) {
 			t.Fatalf("order %d: the message itself is not intact", n)
 		}
 		for name, damage := range map[string]func(*message.Message){
@@ -123,7 +123,7 @@ func TestIntactSeesEveryChange(t *testing.T) {
 		} {
 			m := fresh()
 			damage(&m)
-			if o.intact(m) {
+			if o.Intact(m) {
 				t.Errorf("order %d: damage to the %s goes unnoticed", n, name)
 			}
 		}

@@ -1,4 +1,4 @@
-package fault
+package shop
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	// also the database/sql driver
+	_ "github.com/go-sql-driver/mysql" // the database/sql driver
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver
+	_ "github.com/jackc/pgx/v5/stdlib" // likewise
 	_ "modernc.org/sqlite"             // likewise
 
 	"github.com/delaybridge/delaybridge/consumer/orders"
@@ -19,62 +19,62 @@ import (
 
 // The order stores by name.
 const (
-	storeSQLite   = "sqlite"
-	storePostgres = "postgres"
-	storeMySQL    = "mysql"
+	SQLite   = "sqlite"
+	Postgres = "postgres"
+	MySQL    = "mysql"
 )
 
 // Stores names the order stores. A run uses all of them at once, and deals the
 // orders out, unless it is told otherwise.
-func Stores() []string { return []string{storeSQLite, storePostgres, storeMySQL} }
+func Stores() []string { return []string{SQLite, Postgres, MySQL} }
 
-// storeAt is where an order store is to be found.
-type storeAt struct {
+// StoreAt is where an order store is to be found.
+type StoreAt struct {
 	Name string // one of Stores
 	At   string // a path, URL or DSN
 }
 
-// shop is an open order store.
-type shop interface {
+// OrderStore is an open order store.
+type OrderStore interface {
 	orders.Store
 	Restock(ctx context.Context, sku string, n int) error
 	Place(ctx context.Context, o orders.Order) error
 	Pay(ctx context.Context, id string) error
 }
 
-// shops are the open order stores of a run, as one.
-type shops struct {
-	open    []shop
+// OrderStores are the open order stores of a run, as one.
+type OrderStores struct {
+	open    []OrderStore
 	closers []func() error
 }
 
-// openShops opens order stores. Only furnish has made what they need.
-func openShops(ctx context.Context, stores []storeAt) (*shops, error) {
-	s := &shops{}
+// OpenOrderStores opens order stores. Only [StoreAt.Furnish] has made what they need.
+func OpenOrderStores(ctx context.Context, stores []StoreAt) (*OrderStores, error) {
+	s := &OrderStores{}
 	for _, at := range stores {
 		if err := s.add(ctx, at); err != nil {
-			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), s.shut())
+			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), s.Shut())
 		}
 	}
 	return s, nil
 }
 
-func (s *shops) add(ctx context.Context, at storeAt) error {
+func (s *OrderStores) add(ctx context.Context, at StoreAt) error {
 	switch at.Name {
-	case storeSQLite:
+	case SQLite:
 		store, err := sqlite.Open(ctx, at.At)
 		if err != nil {
 			return err
 		}
 		s.open, s.closers = append(s.open, store), append(s.closers, store.Shutdown)
-	case storePostgres:
+	case Postgres:
 		pool, err := pgxpool.New(ctx, at.At)
 		if err != nil {
 			return err
 		}
 		s.open = append(s.open, postgres.New(pool))
 		s.closers = append(s.closers, func() error { pool.Close(); return nil })
-	case storeMySQL:
+	case MySQL:
 		db, err := sql.Open("mysql", at.At)
 		if err != nil {
 			return err
@@ -86,8 +86,8 @@ func (s *shops) add(ctx context.Context, at storeAt) error {
 	return nil
 }
 
-// shut closes the databases.
-func (s *shops) shut() error {
+// Shut closes the databases.
+func (s *OrderStores) Shut() error {
 	var errs []error
 	for _, closer := range s.closers {
 		errs = append(errs, closer())
@@ -95,19 +95,19 @@ func (s *shops) shut() error {
 	return errors.Join(errs...)
 }
 
-// of returns the store that keeps an order.
-func (s *shops) of(id string) shop {
-	n, _ := orderNumber(id)
+// Of returns the store that keeps an order.
+func (s *OrderStores) Of(id string) OrderStore {
+	n, _ := OrderNumber(id)
 	return s.open[n%len(s.open)]
 }
 
 // Close implements [orders.Store].
-func (s *shops) Close(ctx context.Context, id string) (orders.Outcome, error) {
-	return s.of(id).Close(ctx, id)
+func (s *OrderStores) Close(ctx context.Context, id string) (orders.Outcome, error) {
+	return s.Of(id).Close(ctx, id)
 }
 
 // openSQLite opens a store that is a file.
-func (at storeAt) openSQLite() (*sql.DB, error) {
+func (at StoreAt) openSQLite() (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+at.At+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err == nil {
 		db.SetMaxOpenConns(1)

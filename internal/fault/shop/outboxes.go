@@ -1,4 +1,4 @@
-package fault
+package shop
 
 import (
 	"context"
@@ -20,74 +20,74 @@ import (
 	outboxsqlite "github.com/delaybridge/delaybridge/producer/outbox/sqlite"
 )
 
-// outboxes are those of the order stores, each in the same database.
-type outboxes struct {
-	boxes   []orderBox // by order store
+// Outboxes are those of the order stores, each in the same database.
+type Outboxes struct {
+	Boxes   []Outbox // by order store
 	closers []func() error
 }
 
-// orderBox is the outbox in one database.
-type orderBox struct {
+// Outbox is the outbox in one database.
+type Outbox struct {
 	outbox.Store
 	migrate func(context.Context) error
-	// within has do work in one transaction, in which the order store takes part by its context.
-	within func(ctx context.Context, do func(context.Context, rows) error) error
-	// hasOurClock says that the database goes by the clock of the process that inserts a row.
-	hasOurClock bool
+	// Within has do work in one transaction, in which the order store takes part by its context.
+	Within func(ctx context.Context, do func(context.Context, Rows) error) error
+	// HasOurClock says that the database goes by the clock of the process that inserts a row.
+	HasOurClock bool
 }
 
-// rows are what can be inserted in a transaction.
-type rows struct {
-	publish func(message.Message, message.When) error
-	cancel  func(id string) error
+// Rows are what can be inserted in a transaction.
+type Rows struct {
+	Publish func(message.Message, message.When) error
+	Cancel  func(id string) error
 }
 
-// openOutboxes opens the databases of order stores once more.
-func openOutboxes(ctx context.Context, stores []storeAt) (*outboxes, error) {
-	all := &outboxes{}
+// OpenOutboxes opens the databases of order stores once more.
+func OpenOutboxes(ctx context.Context, stores []StoreAt) (*Outboxes, error) {
+	all := &Outboxes{}
 	for _, at := range stores {
 		box, closer, err := at.openOutbox(ctx)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), all.shut())
+			return nil, errors.Join(fmt.Errorf("open %s: %w", at.Name, err), all.Shut())
 		}
-		all.boxes, all.closers = append(all.boxes, box), append(all.closers, closer)
+		all.Boxes, all.closers = append(all.Boxes, box), append(all.closers, closer)
 	}
 	return all, nil
 }
 
-func (at storeAt) openOutbox(ctx context.Context) (orderBox, func() error, error) {
+func (at StoreAt) openOutbox(ctx context.Context) (Outbox, func() error, error) {
 	switch at.Name {
-	case storeSQLite:
+	case SQLite:
 		db, err := at.openSQLite()
 		if err != nil {
-			return orderBox{}, nil, err
+			return Outbox{}, nil, err
 		}
 		box := outboxsqlite.New(db)
-		return orderBox{box, box.Migrate, func(ctx context.Context, do func(context.Context, rows) error) error {
+		return Outbox{box, box.Migrate, func(ctx context.Context, do func(context.Context, Rows) error) error {
 			return sqltx.Run(ctx, db, nil, func(tx *sql.Tx) error { return do(ledgersqlite.WithTx(ctx, tx), rowsOf(ctx, box, tx)) })
 		}, true}, db.Close, nil
-	case storePostgres:
+	case Postgres:
 		pool, err := pgxpool.New(ctx, at.At)
 		if err != nil {
-			return orderBox{}, nil, err
+			return Outbox{}, nil, err
 		}
 		box := outboxpostgres.New(pool)
-		return orderBox{box, box.Migrate, func(ctx context.Context, do func(context.Context, rows) error) error {
+		return Outbox{box, box.Migrate, func(ctx context.Context, do func(context.Context, Rows) error) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return do(ledgerpostgres.WithTx(ctx, tx), rowsOf(ctx, box, tx)) })
 		}, false}, func() error { pool.Close(); return nil }, nil
-	case storeMySQL:
+	case MySQL:
 		db, err := sql.Open("mysql", at.At)
 		if err != nil {
-			return orderBox{}, nil, err
+			return Outbox{}, nil, err
 		}
 		box := outboxmysql.New(db)
-		return orderBox{box, box.Migrate, func(ctx context.Context, do func(context.Context, rows) error) error {
+		return Outbox{box, box.Migrate, func(ctx context.Context, do func(context.Context, Rows) error) error {
 			return sqltx.Run(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 				return do(ledgermysql.WithTx(ctx, tx), rowsOf(ctx, box, tx))
 			})
 		}, false}, db.Close, nil
 	}
-	return orderBox{}, nil, fmt.Errorf("no store %q", at.Name)
+	return Outbox{}, nil, fmt.Errorf("no store %q", at.Name)
 }
 
 // inserter is an outbox whose transactions are of type T.
@@ -96,15 +96,15 @@ type inserter[T any] interface {
 	Cancel(ctx context.Context, tx T, id string) error
 }
 
-func rowsOf[T any](ctx context.Context, box inserter[T], tx T) rows {
-	return rows{
-		publish: func(m message.Message, w message.When) error { return box.Publish(ctx, tx, m, w) },
-		cancel:  func(id string) error { return box.Cancel(ctx, tx, id) },
+func rowsOf[T any](ctx context.Context, box inserter[T], tx T) Rows {
+	return Rows{
+		Publish: func(m message.Message, w message.When) error { return box.Publish(ctx, tx, m, w) },
+		Cancel:  func(id string) error { return box.Cancel(ctx, tx, id) },
 	}
 }
 
-// shut closes the databases.
-func (o *outboxes) shut() error {
+// Shut closes the databases.
+func (o *Outboxes) Shut() error {
 	var errs []error
 	for _, closer := range o.closers {
 		errs = append(errs, closer())
@@ -112,8 +112,8 @@ func (o *outboxes) shut() error {
 	return errors.Join(errs...)
 }
 
-// of returns the outbox of an order.
-func (o *outboxes) of(order string) *orderBox {
-	n, _ := orderNumber(order)
-	return &o.boxes[n%len(o.boxes)]
+// Of returns the outbox of an order.
+func (o *Outboxes) Of(order string) *Outbox {
+	n, _ := OrderNumber(order)
+	return &o.Boxes[n%len(o.Boxes)]
 }
