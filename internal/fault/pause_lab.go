@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -72,8 +74,8 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 		return m, err
 	}
 	for n := range bridges {
-		p := newProcess(&m.host, role{
-			Kind: kindBridge, Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
+		p := newProcess(&m.host, roles.Role{
+			Kind: roles.Bridge, Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
 			AMQP: m.pair.RabbitMQ.AMQPURL(), Redis: m.pair.Redis.URL(),
 		})
 		if err := p.start(nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
@@ -37,7 +38,7 @@ type process struct {
 	host *host
 
 	mu       sync.Mutex
-	role     role // of the life under way, or of the last one
+	role     roles.Role // of the life under way, or of the last one
 	program  *servers.Program
 	skewed   time.Duration // how wrong its clock is
 	earlier  bool          // it is of the earlier release
@@ -46,16 +47,16 @@ type process struct {
 }
 
 // newProcess makes a process, whose first life begins with start.
-func newProcess(h *host, r role) *process { return &process{host: h, role: r} }
+func newProcess(h *host, r roles.Role) *process { return &process{host: h, role: r} }
 
 // start begins the next life, with a trap or without.
-func (p *process) start(t *trap) error {
+func (p *process) start(t *roles.Trap) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.startLocked(t)
 }
 
-func (p *process) startLocked(t *trap) error {
+func (p *process) startLocked(t *roles.Trap) error {
 	p.role.Life++
 	p.role.Trap = t
 	find := os.Executable
@@ -69,7 +70,7 @@ func (p *process) startLocked(t *trap) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := p.role.command(executable)
+	cmd, err := p.role.Command(executable)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (p *process) logFile() string { return filepath.Join(p.role.Dir, p.role.Nam
 
 // supervise starts the process again when it ends unasked, as a service manager
 // would. Only a trap is a good reason to end.
-func (p *process) supervise(program *servers.Program, gone chan struct{}, t *trap) {
+func (p *process) supervise(program *servers.Program, gone chan struct{}, t *roles.Trap) {
 	<-program.Exited()
 	err := program.Stop(0)
 	p.mu.Lock()
@@ -169,10 +170,10 @@ func (p *process) sprung() bool {
 // name is that of the process in all its lives.
 func (p *process) name() string { return p.role.Name }
 
-func (p *process) inPython() bool { return p.role.inPython() }
+func (p *process) inPython() bool { return p.role.InPython() }
 
 // change changes what the process is to be from its next life on.
-func (p *process) change(change func(*role)) {
+func (p *process) change(change func(*roles.Role)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.role)
@@ -197,5 +198,15 @@ func (p *process) goroutines() ([]int, error) {
 	p.mu.Lock()
 	r := p.role
 	p.mu.Unlock()
-	return r.goroutines()
+	return r.Goroutines()
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,7 +29,7 @@ func (i *injection) changeTiers() error {
 		if err := i.furnishAndBind(t); err != nil {
 			return err
 		}
-		if err := i.changeAll(func(r *role) { r.Topology = config }); err != nil {
+		if err := i.changeAll(func(r *roles.Role) { r.Topology = config }); err != nil {
 			return err
 		}
 		i.hold(0, 5*time.Second)
@@ -70,8 +71,8 @@ func (i *injection) prune() error {
 			return err
 		}
 		elder := before
-		err = i.changeAll(func(r *role) {
-			if r.Topology = config; r.Kind == kindCustomers {
+		err = i.changeAll(func(r *roles.Role) {
+			if r.Topology = config; r.Kind == roles.Customers {
 				r.Elder = &elder
 			}
 		})
@@ -82,7 +83,7 @@ func (i *injection) prune() error {
 		if _, err := i.pruneOnce(t, topology.PruneOptions{Force: true}); err != nil {
 			i.say("prune beside elder producers: %v", err)
 		}
-		if err := i.changeAll(func(r *role) { r.Elder = nil }); err != nil {
+		if err := i.changeAll(func(r *roles.Role) { r.Elder = nil }); err != nil {
 			return err
 		}
 		if err := i.pruneAll(t); err != nil {
@@ -131,7 +132,7 @@ func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (le
 }
 
 // changeAll has one process after the other end, and start again with other settings.
-func (i *injection) changeAll(change func(*role)) error {
+func (i *injection) changeAll(change func(*roles.Role)) error {
 	for _, name := range slices.Sorted(maps.Keys(i.processes)) {
 		p := i.processes[name]
 		if err := p.terminate(); err != nil {

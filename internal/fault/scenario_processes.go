@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -36,7 +37,7 @@ func processScenarios() []scenario {
 		{"relay killed", allRelays(), anywhere, func(i *injection) error { return i.killOne(i.oneRelay()) }},
 		{"relay stopped", allRelays(), anywhere, func(i *injection) error { return i.stopSome(i.oneRelay()) }},
 		{"relay dies at a step", allRelays(), anywhere, func(i *injection) error {
-			return i.atStep(i.oneRelay(), []string{stepTaken, stepSent, stepRemoved}[i.rng.IntN(3)])
+			return i.atStep(i.oneRelay(), []string{roles.StepTaken, roles.StepSent, roles.StepRemoved}[i.rng.IntN(3)])
 		}},
 		{"shop in Python killed", []string{pythonCustomers, pythonConsumer}, anywhere, func(i *injection) error {
 			if !i.hasPython() {
@@ -55,7 +56,7 @@ func processScenarios() []scenario {
 			return i.atStep(i.oneBridge(), step.String())
 		}})
 	}
-	for _, step := range []string{stepArrived, stepReceived, stepEffect, stepDelayed, stepAcknowledged} {
+	for _, step := range []string{roles.StepArrived, roles.StepReceived, roles.StepEffect, roles.StepDelayed, roles.StepAcknowledged} {
 		list = append(list, scenario{"consumer dies: " + step, allConsumers(), anywhere, func(i *injection) error {
 			return i.atStep(i.oneConsumer(), step)
 		}})
@@ -108,7 +109,7 @@ const shortTombstones = 3 * time.Second
 // cancelled or rescheduled.
 func (i *injection) outlastTombstones() error {
 	defer i.breaksAs(history.Event{Detail: fmt.Sprintf("tombstones are kept for %v, and consumers stand still for longer", shortTombstones), Forgets: true})()
-	if err := i.changeAll(func(r *role) { r.Tombstones = shortTombstones }); err != nil {
+	if err := i.changeAll(func(r *roles.Role) { r.Tombstones = shortTombstones }); err != nil {
 		return err
 	}
 	i.hold(time.Second, 3*time.Second)
@@ -124,7 +125,7 @@ func (i *injection) outlastTombstones() error {
 		}
 	}
 	i.hold(time.Second, 3*time.Second)
-	return i.changeAll(func(r *role) { r.Tombstones = 0 })
+	return i.changeAll(func(r *roles.Role) { r.Tombstones = 0 })
 }
 
 // springWithin is what a process gets to come to a step, in a mixture that may
@@ -135,7 +136,7 @@ const springWithin = time.Minute
 // itself there.
 func (i *injection) atStep(p *process, step string) error {
 	for _, stop := range []bool{false, true} {
-		t := &trap{Step: step, Nth: 1 + i.rng.Int64N(20), Stop: stop}
+		t := &roles.Trap{Step: step, Nth: 1 + i.rng.Int64N(20), Stop: stop}
 		if err := p.terminate(); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,7 +19,7 @@ const (
 	// calmWithin is what the run gets to catch up with what was broken before.
 	calmWithin = 2 * time.Minute
 	// silence is longer than an order may be held up, and than a client waits for a confirm.
-	silence = publishPatience + 5*time.Second
+	silence = roles.PublishPatience + 5*time.Second
 	// shortTimeout is a consumer timeout that is soon reached; usualTimeout is the default, and
 	// usualLook is how often a channel looks.
 	shortTimeout, usualTimeout, usualLook = 2 * time.Second, 30 * time.Minute, time.Minute

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -177,5 +178,5 @@ func (w *world) providePython(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return writePython(w.dir)
+	return roles.WritePython(w.dir)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -45,34 +46,34 @@ func relayName(n int) string { return fmt.Sprintf("relay-%d", n+1) }
 // populate starts the processes, each with links of its own; customers come for duration.
 func (w *world) populate(rate float64, duration time.Duration) error {
 	for n := range consumers {
-		if err := w.employ(role{Kind: kindConsumer, Name: consumerName(n), Seed: w.seed, Queue: shop.Queue, Bind: []string{shop.ClosingKey, shop.MailKey}}, n); err != nil {
+		if err := w.employ(roles.Role{Kind: roles.Consumer, Name: consumerName(n), Seed: w.seed, Queue: shop.Queue, Bind: []string{shop.ClosingKey, shop.MailKey}}, n); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: slowConsumer, Seed: w.seed, Queue: shop.SlowQueue, Bind: []string{shop.SlowKey}}, 2); err != nil {
+	if err := w.employ(roles.Role{Kind: roles.Consumer, Name: slowConsumer, Seed: w.seed, Queue: shop.SlowQueue, Bind: []string{shop.SlowKey}}, 2); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: plainConsumer, Seed: w.seed, Queue: shop.PlainQueue, Bind: []string{shop.PlainKey}}, 1); err != nil {
+	if err := w.employ(roles.Role{Kind: roles.Consumer, Name: plainConsumer, Seed: w.seed, Queue: shop.PlainQueue, Bind: []string{shop.PlainKey}}, 1); err != nil {
 		return err
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: mailConsumer, Seed: w.seed, Queue: shop.MailQueue, Bind: []string{shop.MailKey}}, 0); err != nil {
+	if err := w.employ(roles.Role{Kind: roles.Consumer, Name: mailConsumer, Seed: w.seed, Queue: shop.MailQueue, Bind: []string{shop.MailKey}}, 0); err != nil {
 		return err
 	}
 	for n := range bridges {
-		if err := w.employ(role{Kind: kindBridge, Name: bridgeName(n), Bridge: bridgeRole{Lease: lease, RepairEvery: shop.RepairEvery}}, n+1); err != nil {
+		if err := w.employ(roles.Role{Kind: roles.Bridge, Name: bridgeName(n), Bridge: roles.BridgeSettings{Lease: lease, RepairEvery: shop.RepairEvery}}, n+1); err != nil {
 			return err
 		}
 	}
 	for n := range relays {
-		if err := w.employ(role{Kind: kindRelay, Name: relayName(n)}, n+1); err != nil {
+		if err := w.employ(roles.Role{Kind: roles.Relay, Name: relayName(n)}, n+1); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: kindConsumer, Name: strangersOwn, Seed: w.seed, Queue: shop.StrangersQueue, Bind: []string{"#"}}, 2); err != nil {
+	if err := w.employ(roles.Role{Kind: roles.Consumer, Name: strangersOwn, Seed: w.seed, Queue: shop.StrangersQueue, Bind: []string{"#"}}, 2); err != nil {
 		return err
 	}
 	if w.hasPython() {
-		if err := w.employPython(role{Kind: kindPythonConsumer, Name: pythonConsumer}, 1); err != nil {
+		if err := w.employPython(roles.Role{Kind: roles.PythonConsumer, Name: pythonConsumer}, 1); err != nil {
 			return err
 		}
 	}
@@ -82,14 +83,14 @@ func (w *world) populate(rate float64, duration time.Duration) error {
 	}
 	began := history.Now()
 	if w.hasPython() {
-		if err := w.employPython(role{Kind: kindPythonCustomers, Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
+		if err := w.employPython(roles.Role{Kind: roles.PythonCustomers, Name: pythonCustomers, Rate: pythonShare * rate, Began: began}, 0); err != nil {
 			return err
 		}
 	}
-	if err := w.employ(role{Kind: kindStranger, Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
+	if err := w.employ(roles.Role{Kind: roles.Stranger, Name: stranger, Seed: w.seed, Rate: rate, Began: began}, 1); err != nil {
 		return err
 	}
-	return w.employ(role{Kind: kindCustomers, Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
+	return w.employ(roles.Role{Kind: roles.Customers, Name: customersName, Seed: w.seed, Rate: rate, Began: began, Ends: began + duration.Microseconds()}, 2)
 }
 
 func (w *world) hasPython() bool { return w.postgreSQL != nil }
@@ -120,7 +121,7 @@ func (w *world) bindEntry() error {
 }
 
 // employ starts a process at one of the nodes.
-func (w *world) employ(r role, node int) error {
+func (w *world) employ(r roles.Role, node int) error {
 	var err error
 	node %= len(w.nodes)
 	link := r.Name + " - " + rabbitMQ
@@ -138,8 +139,8 @@ func (w *world) employ(r role, node int) error {
 }
 
 // employPython starts one of the shop's processes.
-func (w *world) employPython(r role, node int) error {
+func (w *world) employPython(r roles.Role, node int) error {
 	r.Seed, r.Queue, r.Bind = w.seed, shop.PythonQueue, []string{shop.PythonKey}
-	r.Unasked, r.Ahead = shop.Lead.Microseconds(), relayedWithin.Microseconds()
+	r.Unasked, r.Ahead = shop.Lead.Microseconds(), roles.RelayedWithin.Microseconds()
 	return w.employ(r, node)
 }

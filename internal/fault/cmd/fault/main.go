@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/delaybridge/delaybridge/internal/fault"
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 func main() {
-	if code, asked := fault.Role(); asked {
+	if code, asked := roles.Play(); asked {
 		os.Exit(code)
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (c *customers) changeMind(ctx context.Context, o *shop.Order, placed time.T
 
 // change asks for a change once, and says whether it has an answer.
 func (c *customers) change(ctx context.Context, o *shop.Order, planned *shop.Change, instant time.Time) bool {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, PublishPatience)
 	defer cancel()
 	call := history.Event{At: history.Now(), Kind: history.Cancel, Order: o.ID}
 	when := message.At(instant)
@@ -79,7 +79,7 @@ func (c *customers) change(ctx context.Context, o *shop.Order, planned *shop.Cha
 
 // look looks the order's message up.
 func (c *customers) look(ctx context.Context, o *shop.Order) {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, PublishPatience)
 	defer cancel()
 	c.note(history.Event{Kind: history.Get, Order: o.ID})
 	all, err := c.park.OfEntry(o.Entry).GetAll(ctx, o.MessageID())
@@ -116,7 +116,7 @@ func (c *customers) keepListing(ctx context.Context) {
 }
 
 func (c *customers) list(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, PublishPatience)
 	defer cancel()
 	c.note(history.Event{Kind: history.List})
 	waiting := map[string]int64{}

@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	publishPatience = 10 * time.Second // for one attempt
-	leaveWithin     = 30 * time.Second // to finish when the shop closes
-	relayedWithin   = time.Minute      // is what is in an outbox, whatever happens to the relays
-	atOnce          = 500              // customers under way
+	// PublishPatience is how long one attempt to publish may take.
+	PublishPatience = 10 * time.Second
+	// RelayedWithin is how long a message may be in an outbox, whatever happens to the relays.
+	RelayedWithin = time.Minute
+	leaveWithin   = 30 * time.Second // to finish when the shop closes
+	atOnce        = 500              // customers under way
 )
 
 // customers place orders at a steady rate and publish their messages. Some pay, and

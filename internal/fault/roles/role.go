@@ -1,4 +1,11 @@
-package fault
+// Package roles plays the roles of a fault run: bridges, relays, consumers, customers, and strangers
+// who want to harm the others, each in a process of its own.
+//
+// A run starts its own program again, or the shop in Python, and tells it by an environment variable
+// what to be ([Role.Command], [Play]). The process writes all that it asks for and sees into the
+// history of the run. A [Trap] has it kill or stop itself at a step that nobody could hit from
+// outside.
+package roles
 
 import (
 	"context"
@@ -17,23 +24,23 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// RoleVariable holds what a child process of a run is to be. A program that
-// starts runs calls [Role] first of all.
-const RoleVariable = "DELAYBRIDGE_FAULT_ROLE"
+// variable is the environment variable that holds what a child process of a run is to be. Earlier
+// releases read it, too.
+const variable = "DELAYBRIDGE_FAULT_ROLE"
 
 // Kinds of roles.
 const (
-	kindBridge          = "bridge"
-	kindConsumer        = "consumer"
-	kindRelay           = "relay"
-	kindCustomers       = "customers"
-	kindStranger        = "stranger"
-	kindPythonCustomers = "python customers"
-	kindPythonConsumer  = "python consumer"
+	Bridge          = "bridge"
+	Consumer        = "consumer"
+	Relay           = "relay"
+	Customers       = "customers"
+	Stranger        = "stranger"
+	PythonCustomers = "python customers"
+	PythonConsumer  = "python consumer"
 )
 
-// role is what a child process is to be.
-type role struct {
+// Role is what a child process is to be.
+type Role struct {
 	Kind     string // one of the kinds
 	Name     string // such as bridge-1
 	Life     int    // counts restarts
@@ -47,8 +54,8 @@ type role struct {
 	Rate     float64 // orders per second
 	Began    int64   // when the first order was to be placed, Unix microseconds
 	Ends     int64   // when the last one is to be placed, likewise
-	Trap     *trap   // nil is none
-	Bridge   bridgeRole
+	Trap     *Trap   // nil is none
+	Bridge   BridgeSettings
 	Queue    string   // of a consumer
 	Bind     []string // likewise
 	// Tombstones is redisbridge.ParkConfig.Tombstones.
@@ -57,42 +64,43 @@ type role struct {
 	Unasked, Ahead int64
 }
 
-// trap has a process end or stop itself at a step.
-type trap struct {
+// Trap has a process end or stop itself at a step.
+type Trap struct {
 	Step string // a redisbridge.Step, or one of the consumer's or relay's steps
 	Nth  int64  // time that the step is reached
 	Stop bool   // SIGSTOP rather than SIGKILL
 }
 
-func (t *trap) String() string {
+// String says what the process does.
+func (t *Trap) String() string {
 	if t.Stop {
 		return "stops itself at " + t.Step
 	}
 	return "kills itself at " + t.Step
 }
 
-// command returns what plays the role: program, which calls [Role], or the shop in Python.
-func (r *role) command(program string) (*exec.Cmd, error) {
+// Command returns what plays the role: program, which calls [Play], or the shop in Python.
+func (r *Role) Command(program string) (*exec.Cmd, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(program)
-	if r.inPython() {
+	if r.InPython() {
 		cmd = exec.Command(python, pythonFile(r.Dir))
 	}
-	cmd.Env = append(os.Environ(), RoleVariable+"="+string(text))
+	cmd.Env = append(os.Environ(), variable+"="+string(text))
 	return cmd, nil
 }
 
-// Role plays the role that the environment asks for, if it does, and returns the
-// exit code.
-func Role() (code int, asked bool) {
-	text, asked := os.LookupEnv(RoleVariable)
+// Play plays the role that the environment asks for, if it does, and returns the
+// exit code. A program that starts runs calls it first of all.
+func Play() (code int, asked bool) {
+	text, asked := os.LookupEnv(variable)
 	if !asked {
 		return 0, false
 	}
-	var r role
+	var r Role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		fmt.Fprintln(os.Stderr, "fault:", err)
 		return 2, true
@@ -106,7 +114,7 @@ func Role() (code int, asked bool) {
 	return 0, true
 }
 
-func (r *role) play(ctx context.Context) error {
+func (r *Role) play(ctx context.Context) error {
 	who := fmt.Sprintf("%s/%d", r.Name, r.Life)
 	log, err := history.Create(filepath.Join(r.Dir, "history", fmt.Sprintf("%s-%d.jsonl", r.Name, r.Life)), who)
 	if err != nil {
@@ -117,20 +125,20 @@ func (r *role) play(ctx context.Context) error {
 		return err
 	}
 	p := &player{
-		role: r, topology: top, history: log,
+		Role: r, topology: top, history: log,
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("who", who),
 	}
 	go p.count(ctx)
 	switch r.Kind {
-	case kindBridge:
+	case Bridge:
 		return p.bridge(ctx)
-	case kindConsumer:
+	case Consumer:
 		return p.consumer(ctx)
-	case kindRelay:
+	case Relay:
 		return p.relay(ctx)
-	case kindCustomers:
+	case Customers:
 		return p.customers(ctx)
-	case kindStranger:
+	case Stranger:
 		return p.stranger(ctx)
 	}
 	return fmt.Errorf("no role %q", r.Kind)

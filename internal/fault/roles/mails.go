@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func (m *mails) send(ctx context.Context, msg message.Message) error {
 	if err := m.boxes.Of(msg.ID).Send(ctx, msg.ID); err != nil {
 		return err
 	}
-	m.step(stepEffect) // before the transaction is committed
+	m.step(StepEffect) // before the transaction is committed
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -25,8 +25,8 @@ func (p *player) bridge(ctx context.Context) error {
 	return b.Run(ctx)
 }
 
-// bridgeRole is what only a bridge needs.
-type bridgeRole struct {
+// BridgeSettings is what only a bridge needs.
+type BridgeSettings struct {
 	Lease       time.Duration // 0 is the default
 	RepairEvery time.Duration // 0 is the default
 }

@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -93,7 +93,7 @@ func (c *customers) tryToPlace(ctx context.Context, o *shop.Order) error {
 		when = message.At(instant)
 	}
 	// Redis has it only when a relay has sent it: a change until then may meet nothing.
-	c.note(history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro(), Ahead: relayedWithin.Microseconds()})
+	c.note(history.Event{At: now, Kind: history.Publish, Order: o.ID, NotBefore: instant.UnixMicro(), Ahead: RelayedWithin.Microseconds()})
 	err := box.Within(ctx, func(ctx context.Context, rows shop.Rows) error {
 		if err := c.store.Of(o.ID).Place(ctx, o.Order); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (c *customers) pay(ctx context.Context, o *shop.Order) {
 // attempt publishes the order's message once: always the same one, at an instant or after
 // its delay.
 func (c *customers) attempt(ctx context.Context, o *shop.Order, instant time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, PublishPatience)
 	defer cancel()
 	m := o.Message()
 	if o.MayTakeAdded() && c.topology.HasEntry(shop.AddedEntry().Name) {

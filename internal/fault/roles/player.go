@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // player is a process that plays a role.
 type player struct {
-	*role
+	*Role
 	topology *topology.Topology
 	history  *history.Writer
 	log      *slog.Logger

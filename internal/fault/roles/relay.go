@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 
 // The steps of a relay with some rows.
 const (
-	stepTaken   = "rows taken"
-	stepSent    = "rows sent"
-	stepRemoved = "rows removed"
+	StepTaken   = "rows taken"
+	StepSent    = "rows sent"
+	StepRemoved = "rows removed"
 )
 
 // relay does what `delaybridge relay` does, for all order stores, and springs traps.
@@ -41,7 +41,7 @@ func (p *player) relay(ctx context.Context) error {
 	var relays sync.WaitGroup
 	for _, box := range boxes.Boxes {
 		one, err := outbox.NewRelay(outbox.RelayConfig{
-			Store: trapped{box.Store, p}, Publisher: publisher, Park: park, Poll: 200 * time.Millisecond, Timeout: publishPatience, Logger: p.log,
+			Store: trapped{box.Store, p}, Publisher: publisher, Park: park, Poll: 200 * time.Millisecond, Timeout: PublishPatience, Logger: p.log,
 		})
 		if err != nil {
 			return err
@@ -64,13 +64,13 @@ func (t trapped) Take(ctx context.Context, limit int, send func(context.Context,
 		if len(rows) == 0 {
 			return send(ctx, rows)
 		}
-		t.p.step(stepTaken)
+		t.p.step(StepTaken)
 		all := send(ctx, rows)
-		t.p.step(stepSent)
+		t.p.step(StepSent)
 		return all
 	})
 	if n > 0 && err == nil {
-		t.p.step(stepRemoved)
+		t.p.step(StepRemoved)
 	}
 	return n, err
 }

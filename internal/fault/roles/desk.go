@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (d *desk) Arrive(ctx context.Context, m *message.Message) (message.Arrival,
 	case arrival.Rescheduled:
 		d.note(history.Event{Kind: history.Dropped, Order: order, Detail: history.DroppedRescheduled})
 	default:
-		d.step(stepArrived)
+		d.step(StepArrived)
 	}
 	return arrival, err
 }
@@ -80,7 +80,7 @@ func (d *desk) Handled(ctx context.Context, m *message.Message, h message.Handli
 func (d *desk) Delay(ctx context.Context, m *message.Message, pause time.Duration) error {
 	err := d.park.Delay(ctx, m, pause)
 	if err == nil {
-		d.step(stepDelayed)
+		d.step(StepDelayed)
 	}
 	return err
 }
@@ -103,5 +103,5 @@ func (d *desk) received(m message.Message) {
 		d.log.Error("not what was sent", "message", m)
 	}
 	d.note(e)
-	d.step(stepReceived)
+	d.step(StepReceived)
 }

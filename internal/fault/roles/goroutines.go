@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -37,13 +37,13 @@ func (p *player) count(ctx context.Context) {
 	}
 }
 
-func (r *role) goroutinesFile() string {
+func (r *Role) goroutinesFile() string {
 	return filepath.Join(r.Dir, fmt.Sprintf("%s-%d.goroutines", r.Name, r.Life))
 }
 
-// goroutines returns the least numbers of goroutines that the process has noted down in this life,
+// Goroutines returns the least numbers of goroutines that the process has noted down in this life,
 // one for each few seconds. There are none before the first of them are over.
-func (r *role) goroutines() ([]int, error) {
+func (r *Role) Goroutines() ([]int, error) {
 	path := r.goroutinesFile()
 	content, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 
 // The consumer's steps.
 const (
-	stepArrived      = "arrival noted"
-	stepReceived     = "received"
-	stepEffect       = "effect done"
-	stepDelayed      = "retry parked"
-	stepAcknowledged = "acknowledged"
+	StepArrived      = "arrival noted"
+	StepReceived     = "received"
+	StepEffect       = "effect done"
+	StepDelayed      = "retry parked"
+	StepAcknowledged = "acknowledged"
 )
 
 // consumer closes unpaid orders, or sends mails, and fails at times.
@@ -41,7 +41,7 @@ func (p *player) consumer(ctx context.Context) error {
 	}
 	defer closePark()
 	closer := &orders.Closer{Store: store, Closed: func(m message.Message, outcome orders.Outcome) {
-		p.step(stepEffect)
+		p.step(StepEffect)
 		p.note(history.Event{Kind: history.Effect, Order: m.ID, Detail: string(outcome)})
 	}}
 	desk := &desk{player: p, park: park, asking: map[string][]int64{}}
@@ -56,7 +56,7 @@ func (p *player) consumer(ctx context.Context) error {
 			if o.Outcome == consumer.Acknowledged && string(o.Message.Body) != shop.Greeting {
 				p.note(history.Event{Kind: history.Acknowledged, Order: p.names(shop.OrderOf(o.Message.Body))})
 				// The acknowledgement follows this call.
-				time.AfterFunc(time.Millisecond, func() { p.step(stepAcknowledged) })
+				time.AfterFunc(time.Millisecond, func() { p.step(StepAcknowledged) })
 			}
 		},
 	}

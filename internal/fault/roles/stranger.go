@@ -1,4 +1,4 @@
-package fault
+package roles
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (p *player) stranger(ctx context.Context) error {
 			Exchange: p.topology.EntryExchangeOf(shop.StrangersEntry().Name), RoutingKey: "stranger", Mandatory: true,
 			Publishing: p.forged(rng, max(0, now+rng.IntN(200)-150)),
 		}
-		attempt, cancel := context.WithTimeout(ctx, publishPatience)
+		attempt, cancel := context.WithTimeout(ctx, PublishPatience)
 		_ = publisher.Publish(attempt, out, func(error) {}) // no rule needs to know whether it was confirmed
 		cancel()
 		pause(ctx, 100*time.Millisecond)
@@ -68,7 +68,7 @@ func (p *player) stranger(ctx context.Context) error {
 
 // flood publishes without waiting for any confirm in between.
 func (p *player) flood(ctx context.Context, publisher *broker.Publisher) {
-	attempt, cancel := context.WithTimeout(ctx, publishPatience)
+	attempt, cancel := context.WithTimeout(ctx, PublishPatience)
 	defer cancel()
 	for n := range flood {
 		_ = publisher.Publish(attempt, broker.Outgoing{
