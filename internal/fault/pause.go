@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -51,7 +52,7 @@ func MeasurePause(ctx context.Context, out, progress io.Writer) (good bool, err 
 	fmt.Fprintf(progress, "pause: %v of load, undisturbed\n", publishFor)
 	undisturbed, err := m.pauseWithinLead(ctx, "calm", func(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
 		from = time.Now()
-		pause(ctx, d)
+		world.Pause(ctx, d)
 		return from, time.Now(), nil
 	})
 	if err != nil {
@@ -99,12 +100,12 @@ func MeasurePause(ctx context.Context, out, progress io.Writer) (good bool, err 
 func (m *pauseLab) still(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
 	from = time.Now()
 	for _, p := range m.processes {
-		err = errors.Join(err, p.stop())
+		err = errors.Join(err, p.Stop())
 	}
-	pause(ctx, d)
+	world.Pause(ctx, d)
 	to = time.Now()
 	for _, p := range m.processes {
-		err = errors.Join(err, p.cont())
+		err = errors.Join(err, p.Continue())
 	}
 	return from, to, err
 }
@@ -122,7 +123,7 @@ func (m *pauseLab) pauseWithinLead(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pause(ctx, pauseAt)
+		world.Pause(ctx, pauseAt)
 		from, to, stopped = still(ctx, pauseFor)
 	}()
 	all, err := m.load(ctx, name, publishFor, shortestDelay, longestDelay)

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/roles"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -22,8 +22,8 @@ import (
 type pauseLab struct {
 	dir       string
 	topology  *topology.Topology
-	host      host
-	processes []*process
+	host      world.Host
+	processes []*world.Process
 	pair      *servers.Pair
 	conn      *amqp.Connection
 	producer  *producer.Producer
@@ -40,7 +40,7 @@ const pauseQueue = "pause.out"
 
 func newPauseLab(ctx context.Context) (*pauseLab, error) {
 	m := &pauseLab{arrivals: map[string]time.Time{}, stop: func() {}}
-	m.host = host{ctx: ctx, surprise: func(string) {}} // what it costs is measured
+	m.host = world.Host{Ctx: ctx, Surprise: func(string) {}} // what it costs is measured
 	var err error
 	if m.dir, err = os.MkdirTemp("", "delaybridge-pause-"); err != nil {
 		return m, err
@@ -73,12 +73,12 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 	if m.producer, err = producer.New(producer.Config{AMQPURL: m.pair.RabbitMQ.AMQPURL(), Topology: m.topology, Parker: m.park}); err != nil {
 		return m, err
 	}
-	for n := range bridges {
-		p := newProcess(&m.host, roles.Role{
-			Kind: roles.Bridge, Name: bridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
+	for n := range world.Bridges {
+		p := world.NewProcess(&m.host, roles.Role{
+			Kind: roles.Bridge, Name: world.BridgeName(n), Dir: m.dir, Topology: topology.Config{Prefix: "pause"},
 			AMQP: m.pair.RabbitMQ.AMQPURL(), Redis: m.pair.Redis.URL(),
 		})
-		if err := p.start(nil); err != nil {
+		if err := p.Start(nil); err != nil {
 			return m, err
 		}
 		m.processes = append(m.processes, p)
@@ -96,7 +96,7 @@ func (m *pauseLab) close(ctx context.Context) error {
 	m.stop()
 	var errs []error
 	for _, p := range m.processes {
-		errs = append(errs, p.kill())
+		errs = append(errs, p.Kill())
 	}
 	if m.conn != nil {
 		errs = append(errs, m.conn.Close())

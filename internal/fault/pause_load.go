@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -34,7 +35,7 @@ func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest t
 	var hands sync.WaitGroup
 	room := make(chan struct{}, 4*rate)
 	for i := range all {
-		pause(ctx, time.Until(began.Add(time.Duration(i)*time.Second/rate)))
+		world.Pause(ctx, time.Until(began.Add(time.Duration(i)*time.Second/rate)))
 		if ctx.Err() != nil || failed.Load() != nil {
 			break
 		}
@@ -83,7 +84,7 @@ func (m *pauseLab) await(ctx context.Context, all []sent) {
 		if n != last || time.Now().Before(latest) { // what is not due yet is no reason to give up
 			last, changed = n, time.Now()
 		}
-		pause(ctx, 200*time.Millisecond)
+		world.Pause(ctx, 200*time.Millisecond)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

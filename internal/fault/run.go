@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 // Config of a run.
@@ -93,7 +94,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	result := Result{Injected: map[string]int{}}
 	var reports []*history.Report
 	for _, part := range c.parts() {
-		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), programs: programs{skewed: skewed, earlier: earlier}, part: part}
+		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), programs: world.Programs{Skewed: skewed, Earlier: earlier}, part: part}
 		report, err := w.perform(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%s (seed %d; see %s): %w", part.name, c.Seed, dir, err)

@@ -3,6 +3,8 @@ package fault
 import (
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 // scenario breaks something, and mends it.
@@ -29,8 +31,8 @@ const (
 
 // Names that scenarios lock, beside those of processes.
 const (
-	rabbitMQ     = "rabbitmq"
-	redisServer  = "redis"
+	rabbitMQ     = world.RabbitMQ
+	redisServer  = world.Redis
 	rabbitMQNet  = "links to rabbitmq"
 	redisNet     = "links to redis"
 	orderStores  = "order stores"

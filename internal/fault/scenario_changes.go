@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/roles"
-	"github.com/delaybridge/delaybridge/internal/fault/shop"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -39,14 +39,14 @@ func (i *injection) changeTiers() error {
 
 // furnishAndBind applies a topology, and has the shop's queues get what comes of its added entry.
 func (i *injection) furnishAndBind(t *topology.Topology) error {
-	if err := i.furnish(t); err != nil {
+	if err := i.Apply(t); err != nil {
 		return err
 	}
-	pause(i.ctx, settleIn)
+	world.Pause(i.ctx, world.SettleIn)
 	if !t.HasEntry(shop.AddedEntry().Name) {
 		return nil
 	}
-	return i.channel(func(ch *amqp.Channel) error {
+	return i.WithChannel(func(ch *amqp.Channel) error {
 		exchange := t.ReadyExchangeOf(shop.AddedEntry().Name)
 		return errors.Join(ch.QueueBind(shop.Queue, shop.ClosingKey, exchange, false, nil), ch.QueueBind(shop.Queue, shop.MailKey, exchange, false, nil),
 			ch.QueueBind(shop.MailQueue, shop.MailKey, exchange, false, nil))
@@ -81,7 +81,7 @@ func (i *injection) prune() error {
 		}
 		i.hold(5*time.Second, 8*time.Second)
 		if _, err := i.pruneOnce(t, topology.PruneOptions{Force: true}); err != nil {
-			i.say("prune beside elder producers: %v", err)
+			i.Say("prune beside elder producers: %v", err)
 		}
 		if err := i.changeAll(func(r *roles.Role) { r.Elder = nil }); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (i *injection) pruneAll(t *topology.Topology) error {
 		return err == nil && len(left) == 0
 	})
 	if !done && i.ctx.Err() == nil {
-		i.surprise(fmt.Sprintf("not pruned within %v: %v (%v)", prunedWithin, left, err))
+		i.Surprise(fmt.Sprintf("not pruned within %v: %v (%v)", prunedWithin, left, err))
 	}
 	return i.ctx.Err()
 }
@@ -112,15 +112,15 @@ func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (le
 	if !t.HasEntry(shop.AddedEntry().Name) {
 		o.Entries = []string{shop.AddedEntry().Name} // for which queues are bound
 	}
-	management, err := topology.NewManagement(i.nodes[0].ManagementURL(), "/")
+	management, err := topology.NewManagement(i.Nodes[0].ManagementURL(), "/")
 	if err != nil {
 		return nil, err
 	}
-	conn, err := amqp.Dial(i.nodes[0].AMQPURL())
+	conn, err := amqp.Dial(i.Nodes[0].AMQPURL())
 	if err != nil {
 		return nil, err
 	}
-	err = i.store(func(c *redis.Client) error {
+	err = i.WithRedis(func(c *redis.Client) error {
 		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: t})
 		if err != nil {
 			return err
@@ -133,13 +133,13 @@ func (i *injection) pruneOnce(t *topology.Topology, o topology.PruneOptions) (le
 
 // changeAll has one process after the other end, and start again with other settings.
 func (i *injection) changeAll(change func(*roles.Role)) error {
-	for _, name := range slices.Sorted(maps.Keys(i.processes)) {
-		p := i.processes[name]
-		if err := p.terminate(); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(i.Processes)) {
+		p := i.Processes[name]
+		if err := p.Terminate(); err != nil {
 			return err
 		}
-		p.change(change)
-		if err := p.start(nil); err != nil {
+		p.Change(change)
+		if err := p.Start(nil); err != nil {
 			return err
 		}
 	}
@@ -154,15 +154,15 @@ const reshardedWithin = 5 * time.Minute
 func (i *injection) reshard() error {
 	defer i.breaks("the number of shards is changed, and bridges are killed")()
 	for _, n := range []int{shop.Shards + 3, shop.Shards} {
-		t, err := i.topology.WithShards(shop.Shards + 3)
+		t, err := i.Topology.WithShards(shop.Shards + 3)
 		if err != nil {
 			return err
 		}
-		if err := i.furnish(t); err != nil {
+		if err := i.Apply(t); err != nil {
 			return err
 		}
-		err = i.store(func(c *redis.Client) error {
-			park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: i.topology})
+		err = i.WithRedis(func(c *redis.Client) error {
+			park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: i.Topology})
 			if err != nil {
 				return err
 			}
@@ -198,13 +198,13 @@ func (i *injection) disturbReshard(park *redisbridge.Park, n int) error {
 	}
 	for began := time.Now(); !over() && i.ctx.Err() == nil; {
 		if time.Since(began) > reshardedWithin {
-			i.surprise(fmt.Sprintf("not resharded within %v: %+v (%v)", reshardedWithin, r, err))
+			i.Surprise(fmt.Sprintf("not resharded within %v: %+v (%v)", reshardedWithin, r, err))
 			break
 		}
 		p := i.oneBridge()
-		hurt, heal := p.kill, func() error { return p.start(nil) }
+		hurt, heal := p.Kill, func() error { return p.Start(nil) }
 		if i.rng.IntN(3) == 0 {
-			hurt, heal = p.stop, p.cont
+			hurt, heal = p.Stop, p.Continue
 		}
 		if err := hurt(); err != nil {
 			return err

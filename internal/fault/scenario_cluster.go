@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -16,29 +17,29 @@ func clusterScenarios() []scenario {
 	needs := []string{rabbitMQ, rabbitMQNet}
 	return []scenario{
 		{"node down", needs, clustered, func(i *injection) error {
-			n := i.rng.IntN(len(i.nodes))
+			n := i.rng.IntN(len(i.Nodes))
 			defer i.breaks("kill -9 node %d of the cluster", n)()
-			if err := i.nodes[n].Kill(i.ctx); err != nil {
+			if err := i.Nodes[n].Kill(i.ctx); err != nil {
 				return err
 			}
 			i.hold(0, time.Second)
 			// What a load balancer does.
-			err := i.move(n, (n+1)%len(i.nodes))
+			err := i.MoveClients(n, (n+1)%len(i.Nodes))
 			i.hold(2*time.Second, 6*time.Second)
-			return errors.Join(err, i.nodes[n].Restart(i.ctx), i.move(n, n))
+			return errors.Join(err, i.Nodes[n].Restart(i.ctx), i.MoveClients(n, n))
 		}},
 		{"node stopped", needs, clustered, func(i *injection) error {
-			n := i.rng.IntN(len(i.nodes))
+			n := i.rng.IntN(len(i.Nodes))
 			defer i.breaks("node %d of the cluster stands still", n)()
-			err := i.nodes[n].Pause(i.ctx)
+			err := i.Nodes[n].Pause(i.ctx)
 			i.hold(time.Second, 6*time.Second)
-			return errors.Join(err, i.nodes[n].Resume(i.ctx))
+			return errors.Join(err, i.Nodes[n].Resume(i.ctx))
 		}},
 		{partedScenario, needs, clustered, (*injection).partCluster},
 		{"node replaced", needs, clustered, (*injection).replaceNode},
 		{"leaders move", needs, clustered, func(i *injection) error {
 			defer i.breaks("the leaders of the queues move")()
-			_, err := i.manage(http.MethodPost, "/api/rebalance/queues/", "")
+			_, err := i.Manage(http.MethodPost, "/api/rebalance/queues/", "")
 			i.hold(time.Second, 2*time.Second)
 			return err
 		}},
@@ -48,10 +49,10 @@ func clusterScenarios() []scenario {
 // replaceNode has a node lose all that it has, and join the cluster anew, as another machine
 // would that takes its place.
 func (i *injection) replaceNode() error {
-	n := i.rng.IntN(len(i.nodes))
-	lost, left := i.nodes[n], i.nodes[(n+1)%len(i.nodes)]
+	n := i.rng.IntN(len(i.Nodes))
+	lost, left := i.Nodes[n], i.Nodes[(n+1)%len(i.Nodes)]
 	defer i.breaks("node %d of the cluster is emptied, and joins anew", n)()
-	if err := i.move(n, (n+1)%len(i.nodes)); err != nil {
+	if err := i.MoveClients(n, (n+1)%len(i.Nodes)); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -73,7 +74,7 @@ func (i *injection) replaceNode() error {
 			return fmt.Errorf("%s: %w", step.command[0], err)
 		}
 	}
-	return i.move(n, n)
+	return i.MoveClients(n, n)
 }
 
 const partedScenario = "cluster parted"
@@ -84,11 +85,11 @@ const partedScenario = "cluster parted"
 var losesWhenParted = regexp.MustCompile(`"4\.0\.[0-7]"`)
 
 // withheld returns which scenario the broker of a world cannot bear, if there is one, and why.
-func withheld(ctx context.Context, w *world) (scenario, why string, err error) {
-	if w.cluster == nil {
+func withheld(ctx context.Context, w *world.World) (scenario, why string, err error) {
+	if w.Cluster == nil {
 		return "", "", nil
 	}
-	version, err := w.nodes[0].Control(ctx, "eval", "application:get_key(rabbit, vsn).")
+	version, err := w.Nodes[0].Control(ctx, "eval", "application:get_key(rabbit, vsn).")
 	if found := losesWhenParted.FindString(version); err == nil && found != "" {
 		return partedScenario, "RabbitMQ " + strings.Trim(found, `"`) + " loses confirmed messages then; 4.0.8 does not", nil
 	}
@@ -99,9 +100,9 @@ func withheld(ctx context.Context, w *world) (scenario, why string, err error) {
 // of the ways that RabbitMQ has for it. The node refuses their cookies, so that they do not
 // come together again.
 func (i *injection) partCluster() error {
-	handling, alone := []string{"autoheal", "pause_minority"}[i.rng.IntN(2)], i.rng.IntN(len(i.nodes))
+	handling, alone := []string{"autoheal", "pause_minority"}[i.rng.IntN(2)], i.rng.IntN(len(i.Nodes))
 	var others []string
-	for n, node := range i.nodes {
+	for n, node := range i.Nodes {
 		if _, err := node.Control(i.ctx, "eval", "application:set_env(rabbit, cluster_partition_handling, "+handling+")."); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (i *injection) partCluster() error {
 		}
 	}
 	each := func(expression string) error {
-		_, err := i.nodes[alone].Control(i.ctx, "eval", fmt.Sprintf("[begin %s end || N <- [%s]].", expression, strings.Join(others, ", ")))
+		_, err := i.Nodes[alone].Control(i.ctx, "eval", fmt.Sprintf("[begin %s end || N <- [%s]].", expression, strings.Join(others, ", ")))
 		return err
 	}
 	defer i.breaks("node %d of the cluster is parted from the others (%s)", alone, handling)()
@@ -121,8 +122,8 @@ func (i *injection) partCluster() error {
 	}
 	together, cancel := context.WithTimeout(i.ctx, togetherWithin)
 	defer cancel()
-	if err := i.cluster.AwaitWhole(together); err != nil {
-		i.surprise(fmt.Sprintf("the nodes have not come together again within %v: %v", togetherWithin, err))
+	if err := i.Cluster.AwaitWhole(together); err != nil {
+		i.Surprise(fmt.Sprintf("the nodes have not come together again within %v: %v", togetherWithin, err))
 	}
 	return i.ctx.Err()
 }

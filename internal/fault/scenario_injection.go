@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 // injection is one use of a scenario.
 type injection struct {
-	*world
+	*world.World
 	*scenario
 	injector *injector
 	ctx      context.Context
@@ -29,28 +30,32 @@ func (i *injection) breaksAs(e history.Event) (mended func()) {
 	i.injector.faults++
 	i.injector.mu.Unlock()
 	e.Kind, e.Aftermath = history.Fault, aftermath(i.name).Microseconds()
-	i.note(e)
-	return func() { i.note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }
+	i.Note(e)
+	return func() { i.Note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }
 }
 
 // hold leaves things as they are for a while.
-func (i *injection) hold(least, most time.Duration) { pause(i.ctx, i.between(least, most)) }
+func (i *injection) hold(least, most time.Duration) { world.Pause(i.ctx, i.between(least, most)) }
 
 func (i *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(i.rng.Int64N(int64(most-least)+1))
 }
 
-func (i *injection) oneBridge() *process { return i.processes[bridgeName(i.rng.IntN(bridges))] }
+func (i *injection) oneBridge() *world.Process {
+	return i.Processes[world.BridgeName(i.rng.IntN(world.Bridges))]
+}
 
-func (i *injection) oneRelay() *process { return i.processes[relayName(i.rng.IntN(relays))] }
+func (i *injection) oneRelay() *world.Process {
+	return i.Processes[world.RelayName(i.rng.IntN(world.Relays))]
+}
 
-func (i *injection) oneConsumer() *process {
-	return i.processes[allConsumers()[i.rng.IntN(consumers+1)]]
+func (i *injection) oneConsumer() *world.Process {
+	return i.Processes[allConsumers()[i.rng.IntN(world.Consumers+1)]]
 }
 
 // until polls a condition, for no longer than patience.
 func (i *injection) until(patience time.Duration, done func() bool) bool {
-	for began := time.Now(); i.ctx.Err() == nil; pause(i.ctx, 20*time.Millisecond) {
+	for began := time.Now(); i.ctx.Err() == nil; world.Pause(i.ctx, 20*time.Millisecond) {
 		if done() {
 			return true
 		}

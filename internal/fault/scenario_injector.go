@@ -8,12 +8,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 // injector breaks one world, and counts what it has broken. Scenarios that break the same thing
 // wait for each other.
 type injector struct {
-	world *world
+	world *world.World
 	locks locks
 
 	mu       sync.Mutex
@@ -21,11 +23,11 @@ type injector struct {
 	injected map[string]int // by scenario
 }
 
-func newInjector(w *world) *injector { return &injector{world: w, injected: map[string]int{}} }
+func newInjector(w *world.World) *injector { return &injector{world: w, injected: map[string]int{}} }
 
 // inject uses a scenario once. An error means that the injector failed, or that ctx has ended.
 func (in *injector) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
-	i := injection{world: in.world, scenario: s, injector: in, ctx: ctx, rng: rng}
+	i := injection{World: in.world, scenario: s, injector: in, ctx: ctx, rng: rng}
 	release := in.locks.hold(in.locksOf(s))
 	defer release()
 	err := s.inject(&i)
@@ -64,7 +66,7 @@ func (in *injector) locksOf(s *scenario) []string {
 			names = append(names, need)
 			continue
 		}
-		for name := range in.world.processes {
+		for name := range in.world.Processes {
 			names = append(names, name)
 		}
 	}

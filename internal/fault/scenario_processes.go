@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -20,17 +21,17 @@ func processScenarios() []scenario {
 		{"bridge killed", allBridges(), anywhere, func(i *injection) error { return i.killOne(i.oneBridge()) }},
 		{"bridge stopped", allBridges(), anywhere, func(i *injection) error { return i.stopSome(i.oneBridge()) }},
 		{"all bridges stopped", allBridges(), anywhere, func(i *injection) error {
-			return i.stopSome(i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+			return i.stopSome(i.Processes[world.BridgeName(0)], i.Processes[world.BridgeName(1)])
 		}},
 		{"all bridges killed", allBridges(), anywhere, func(i *injection) error {
-			return i.killSome(i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+			return i.killSome(i.Processes[world.BridgeName(0)], i.Processes[world.BridgeName(1)])
 		}},
 		{"bridge ended in order", allBridges(), anywhere, func(i *injection) error {
 			p := i.oneBridge()
-			defer i.breaks("%s "+history.Orderly, p.name())()
-			err := p.terminate()
+			defer i.breaks("%s "+history.Orderly, p.Name())()
+			err := p.Terminate()
 			i.hold(0, time.Second)
-			return errors.Join(err, p.start(nil))
+			return errors.Join(err, p.Start(nil))
 		}},
 		{"consumer killed", allConsumers(), anywhere, func(i *injection) error { return i.killOne(i.oneConsumer()) }},
 		{"consumer stopped", allConsumers(), anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
@@ -39,17 +40,17 @@ func processScenarios() []scenario {
 		{"relay dies at a step", allRelays(), anywhere, func(i *injection) error {
 			return i.atStep(i.oneRelay(), []string{roles.StepTaken, roles.StepSent, roles.StepRemoved}[i.rng.IntN(3)])
 		}},
-		{"shop in Python killed", []string{pythonCustomers, pythonConsumer}, anywhere, func(i *injection) error {
-			if !i.hasPython() {
+		{"shop in Python killed", []string{world.PythonCustomers, world.PythonConsumer}, anywhere, func(i *injection) error {
+			if !i.HasPython() {
 				return nil
 			}
-			return i.killOne(i.processes[[]string{pythonCustomers, pythonConsumer}[i.rng.IntN(2)]])
+			return i.killOne(i.Processes[[]string{world.PythonCustomers, world.PythonConsumer}[i.rng.IntN(2)]])
 		}},
-		{"producer killed", []string{customersName}, anywhere, func(i *injection) error { return i.killOne(i.processes[customersName]) }},
-		{"producer stopped", []string{customersName}, anywhere, func(i *injection) error { return i.stopSome(i.processes[customersName]) }},
+		{"producer killed", []string{world.Customers}, anywhere, func(i *injection) error { return i.killOne(i.Processes[world.Customers]) }},
+		{"producer stopped", []string{world.Customers}, anywhere, func(i *injection) error { return i.stopSome(i.Processes[world.Customers]) }},
 		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
 		{"release changed", []string{ourProcesses}, single | apart, (*injection).changeRelease},
-		{"wrong clocks", append(allBridges(), customersName), anywhere, (*injection).wrongClocks},
+		{"wrong clocks", append(allBridges(), world.Customers), anywhere, (*injection).wrongClocks},
 	}
 	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
 		list = append(list, scenario{"bridge dies: " + step.String(), allBridges(), anywhere, func(i *injection) error {
@@ -64,38 +65,40 @@ func processScenarios() []scenario {
 	return list
 }
 
-func allBridges() []string   { return []string{bridgeName(0), bridgeName(1)} }
-func allRelays() []string    { return []string{relayName(0), relayName(1)} }
-func allConsumers() []string { return []string{consumerName(0), consumerName(1), mailConsumer} }
+func allBridges() []string { return []string{world.BridgeName(0), world.BridgeName(1)} }
+func allRelays() []string  { return []string{world.RelayName(0), world.RelayName(1)} }
+func allConsumers() []string {
+	return []string{world.ConsumerName(0), world.ConsumerName(1), world.MailConsumer}
+}
 
-func (i *injection) killOne(p *process) error { return i.killSome(p) }
+func (i *injection) killOne(p *world.Process) error { return i.killSome(p) }
 
-func (i *injection) killSome(processes ...*process) error {
+func (i *injection) killSome(processes ...*world.Process) error {
 	for _, p := range processes {
-		defer i.breaks("kill -9 %s", p.name())()
-		if err := p.kill(); err != nil {
+		defer i.breaks("kill -9 %s", p.Name())()
+		if err := p.Kill(); err != nil {
 			return err
 		}
 	}
 	i.hold(0, 2*time.Second)
 	for _, p := range processes {
-		if err := p.start(nil); err != nil {
+		if err := p.Start(nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (i *injection) stopSome(processes ...*process) error {
+func (i *injection) stopSome(processes ...*world.Process) error {
 	for _, p := range processes {
-		defer i.breaks("%s stands still", p.name())()
-		if err := p.stop(); err != nil {
+		defer i.breaks("%s stands still", p.Name())()
+		if err := p.Stop(); err != nil {
 			return err
 		}
 	}
 	i.hold(200*time.Millisecond, 6*time.Second)
 	for _, p := range processes {
-		if err := p.cont(); err != nil {
+		if err := p.Continue(); err != nil {
 			return err
 		}
 	}
@@ -114,13 +117,13 @@ func (i *injection) outlastTombstones() error {
 	}
 	i.hold(time.Second, 3*time.Second)
 	for _, name := range allConsumers() {
-		if err := i.processes[name].stop(); err != nil {
+		if err := i.Processes[name].Stop(); err != nil {
 			return err
 		}
 	}
 	i.hold(2*shortTombstones, 3*shortTombstones)
 	for _, name := range allConsumers() {
-		if err := i.processes[name].cont(); err != nil {
+		if err := i.Processes[name].Continue(); err != nil {
 			return err
 		}
 	}
@@ -134,30 +137,30 @@ const springWithin = time.Minute
 
 // atStep has a process kill itself at a step, and then another life of it stop
 // itself there.
-func (i *injection) atStep(p *process, step string) error {
+func (i *injection) atStep(p *world.Process, step string) error {
 	for _, stop := range []bool{false, true} {
 		t := &roles.Trap{Step: step, Nth: 1 + i.rng.Int64N(20), Stop: stop}
-		if err := p.terminate(); err != nil {
+		if err := p.Terminate(); err != nil {
 			return err
 		}
-		if err := p.start(t); err != nil {
+		if err := p.Start(t); err != nil {
 			return err
 		}
-		if !i.until(springWithin, p.sprung) {
-			i.surprise(fmt.Sprintf("%s never came to its step %s number %d within %v", p.name(), step, t.Nth, springWithin))
-			if err := errors.Join(p.kill(), p.start(nil)); err != nil {
+		if !i.until(springWithin, p.Sprung) {
+			i.Surprise(fmt.Sprintf("%s never came to its step %s number %d within %v", p.Name(), step, t.Nth, springWithin))
+			if err := errors.Join(p.Kill(), p.Start(nil)); err != nil {
 				return err
 			}
 			continue
 		}
-		mended := i.breaks("%s %s", p.name(), t)
+		mended := i.breaks("%s %s", p.Name(), t)
 		var err error
 		if stop {
 			i.hold(100*time.Millisecond, 5*time.Second)
-			err = p.cont()
+			err = p.Continue()
 		} else {
 			i.hold(0, time.Second)
-			err = p.start(nil)
+			err = p.Start(nil)
 		}
 		mended()
 		if err != nil {
@@ -170,31 +173,31 @@ func (i *injection) atStep(p *process, step string) error {
 // wrongClocks moves the clocks of a bridge and of the producer by minutes, each
 // by its own.
 func (i *injection) wrongClocks() error {
-	if _, err := i.programs.skewed(); err != nil { // wait while nothing is broken
+	if _, err := i.Programs.Skewed(); err != nil { // wait while nothing is broken
 		return err
 	}
-	some := []*process{i.oneBridge(), i.processes[customersName]}
+	some := []*world.Process{i.oneBridge(), i.Processes[world.Customers]}
 	for _, p := range some {
 		minutes := time.Duration(1 + i.rng.IntN(20))
 		if i.rng.IntN(2) == 0 {
 			minutes = -minutes
 		}
-		defer i.breaks("the clock of %s is wrong by %d minutes", p.name(), minutes)()
-		if err := p.terminate(); err != nil {
+		defer i.breaks("the clock of %s is wrong by %d minutes", p.Name(), minutes)()
+		if err := p.Terminate(); err != nil {
 			return err
 		}
-		p.skew(minutes * time.Minute)
-		if err := p.start(nil); err != nil {
+		p.Skew(minutes * time.Minute)
+		if err := p.Start(nil); err != nil {
 			return err
 		}
 	}
 	i.hold(3*time.Second, 8*time.Second)
 	for _, p := range some {
-		if err := p.terminate(); err != nil {
+		if err := p.Terminate(); err != nil {
 			return err
 		}
-		p.skew(0)
-		if err := p.start(nil); err != nil {
+		p.Skew(0)
+		if err := p.Start(nil); err != nil {
 			return err
 		}
 	}
@@ -205,37 +208,37 @@ func (i *injection) wrongClocks() error {
 // order, half of them by kill -9.
 func (i *injection) changeRelease() error {
 	var changed bool // the earlier release knows no other number of shards
-	err := i.store(func(c *redis.Client) error {
+	err := i.WithRedis(func(c *redis.Client) error {
 		generation, err := c.HExists(i.ctx, "{"+shop.Prefix+"}:layout", "generation").Result()
 		changed = generation
 		return err
 	})
 	if err != nil || changed {
-		i.say("NOT TRIED: %s: after the number of shards was changed", i.name)
+		i.Say("NOT TRIED: %s: after the number of shards was changed", i.name)
 		return err
 	}
-	if _, err := i.programs.earlier(); err != nil { // wait while nothing is broken
-		i.say("NOT TRIED: %s: %v", i.name, err)
+	if _, err := i.Programs.Earlier(); err != nil { // wait while nothing is broken
+		i.Say("NOT TRIED: %s: %v", i.name, err)
 		return nil
 	}
 	defer i.breaks("processes are of two releases")()
 	for _, earlier := range []bool{true, false} {
-		names := slices.Sorted(maps.Keys(i.processes))
+		names := slices.Sorted(maps.Keys(i.Processes))
 		i.rng.Shuffle(len(names), func(a, b int) { names[a], names[b] = names[b], names[a] })
 		for _, name := range names {
-			p := i.processes[name]
-			if p.inPython() || i.ctx.Err() != nil {
+			p := i.Processes[name]
+			if p.InPython() || i.ctx.Err() != nil {
 				continue
 			}
-			end := p.terminate
+			end := p.Terminate
 			if i.rng.IntN(2) == 0 {
-				end = p.kill
+				end = p.Kill
 			}
 			if err := end(); err != nil {
 				return err
 			}
-			p.takeEarlier(earlier)
-			if err := p.start(nil); err != nil {
+			p.TakeEarlier(earlier)
+			if err := p.Start(nil); err != nil {
 				return err
 			}
 			i.hold(time.Second, 3*time.Second)

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/roles"
-	"github.com/delaybridge/delaybridge/internal/fault/shop"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/roles"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 )
 
@@ -40,11 +40,11 @@ func queueScenarios() []scenario {
 // reachTimeout has a consumer stand still until the broker takes back what it has.
 func (i *injection) reachTimeout() error {
 	p := i.oneConsumer()
-	mended := i.breaks("%s stands still for longer than the consumer timeout of %v", p.name(), shortTimeout)
+	mended := i.breaks("%s stands still for longer than the consumer timeout of %v", p.Name(), shortTimeout)
 	defer mended()
 	set := func(timeout, look time.Duration) error {
 		var errs []error
-		for _, node := range i.nodes {
+		for _, node := range i.Nodes {
 			_, err := node.Control(i.ctx, "eval", fmt.Sprintf(
 				"application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout.Milliseconds(), look.Milliseconds()))
 			errs = append(errs, err)
@@ -52,14 +52,14 @@ func (i *injection) reachTimeout() error {
 		return errors.Join(errs...)
 	}
 	// A channel has the settings of when it was opened.
-	again := func() error { return errors.Join(p.terminate(), p.start(nil)) }
+	again := func() error { return errors.Join(p.Terminate(), p.Start(nil)) }
 	if err := errors.Join(set(shortTimeout, shortTimeout/10), again()); err != nil {
 		return err
 	}
 	i.hold(time.Second, 2*time.Second) // it begins
-	err := p.stop()
+	err := p.Stop()
 	i.hold(2*shortTimeout, 3*shortTimeout)
-	return errors.Join(err, p.cont(), set(usualTimeout, usualLook), again())
+	return errors.Join(err, p.Continue(), set(usualTimeout, usualLook), again())
 }
 
 // reachLimit kills consumers until their queue hands a message out no more, and replays what
@@ -72,21 +72,21 @@ func (i *injection) reachLimit() error {
 		return err
 	}
 	for range mostKills {
-		for n := range consumers {
-			if err := errors.Join(i.processes[consumerName(n)].kill(), i.processes[consumerName(n)].start(nil)); err != nil {
+		for n := range world.Consumers {
+			if err := errors.Join(i.Processes[world.ConsumerName(n)].Kill(), i.Processes[world.ConsumerName(n)].Start(nil)); err != nil {
 				return err
 			}
 		}
 		i.hold(200*time.Millisecond, time.Second)
 	}
-	return errors.Join(lift(), i.replay(i.ctx, atLimit()))
+	return errors.Join(lift(), i.Replay(i.ctx, world.AtLimit()))
 }
 
 // replayQuarantine sends all that is in quarantine back to its queues, as an operator does who
 // thinks that he has mended what was wrong. He has not: all of it must come back.
 func (i *injection) replayQuarantine() error {
 	defer i.breaks("what is in quarantine is replayed")()
-	return i.replay(i.ctx, quarantine.Filter{})
+	return i.Replay(i.ctx, quarantine.Filter{})
 }
 
 // silenceTarget has the queue of a few orders answer nothing, as one does that has lost its
@@ -106,9 +106,9 @@ func (i *injection) silenceTarget() error {
 
 // awaitCalm waits until the run has caught up with what was broken before.
 func (i *injection) awaitCalm() bool {
-	for began := time.Now(); !i.calm(); pause(i.ctx, time.Second) {
+	for began := time.Now(); !i.calm(); world.Pause(i.ctx, time.Second) {
 		if time.Since(began) > calmWithin || i.ctx.Err() != nil {
-			i.surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
+			i.Surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
 			return false
 		}
 	}
@@ -119,14 +119,14 @@ func (i *injection) awaitCalm() bool {
 // worker of a queue waits for the first answer of a target, and for that alone: a tier that
 // has never served a target hands over nothing to others, for as long as that is silent.
 func (i *injection) greet() error {
-	err := i.channel(func(ch *amqp.Channel) error {
+	err := i.WithChannel(func(ch *amqp.Channel) error {
 		var exchanges []string
-		for _, tier := range i.topology.Tiers() {
+		for _, tier := range i.Topology.Tiers() {
 			exchanges = append(exchanges, tier.Name)
 		}
-		for _, lead := range i.topology.Leads() {
-			for shard := range i.topology.Shards() {
-				exchanges = append(exchanges, i.topology.Lane(lead, shard))
+		for _, lead := range i.Topology.Leads() {
+			for shard := range i.Topology.Shards() {
+				exchanges = append(exchanges, i.Topology.Lane(lead, shard))
 			}
 		}
 		for _, exchange := range exchanges {
@@ -145,7 +145,7 @@ func (i *injection) greet() error {
 
 // tellQueue has a quorum queue's process stand still or go on.
 func (i *injection) tellQueue(name, what string) error {
-	for _, node := range i.nodes {
+	for _, node := range i.Nodes {
 		answer, err := node.Control(i.ctx, "eval", fmt.Sprintf("sys:%s(whereis('%%2F_%s')).", what, name))
 		if err != nil {
 			return err
@@ -160,6 +160,6 @@ func (i *injection) tellQueue(name, what string) error {
 // calm says whether no order whose message was acknowledged is overdue by more than a second.
 func (i *injection) calm() bool {
 	now := history.Now() // what falls due while the history is read is not in it
-	events, err := history.Read(i.historyDir())
+	events, err := history.Read(i.HistoryDir())
 	return err == nil && history.Overdue(events, now-time.Second.Microseconds()) == 0
 }

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/shop"
-
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 func rabbitMQScenarios() []scenario {
@@ -19,19 +20,19 @@ func rabbitMQScenarios() []scenario {
 	return []scenario{
 		{"rabbitmq killed", needs, single, func(i *injection) error {
 			defer i.breaks("kill -9 RabbitMQ")()
-			err := i.nodes[0].Kill(i.ctx)
+			err := i.Nodes[0].Kill(i.ctx)
 			i.hold(0, 2*time.Second)
-			return errors.Join(err, i.nodes[0].Restart(i.ctx))
+			return errors.Join(err, i.Nodes[0].Restart(i.ctx))
 		}},
 		{"rabbitmq restarted", needs, single, func(i *injection) error {
 			defer i.breaks("RabbitMQ restarts")()
-			return i.nodes[0].Restart(i.ctx)
+			return i.Nodes[0].Restart(i.ctx)
 		}},
 		{"rabbitmq stopped", needs, single, func(i *injection) error {
 			defer i.breaks("RabbitMQ stands still")()
-			err := i.nodes[0].Pause(i.ctx)
+			err := i.Nodes[0].Pause(i.ctx)
 			i.hold(500*time.Millisecond, 6*time.Second)
-			return errors.Join(err, i.nodes[0].Resume(i.ctx))
+			return errors.Join(err, i.Nodes[0].Resume(i.ctx))
 		}},
 		{"connections closed", needs, anywhere, (*injection).closeConnections},
 		{"channels closed", needs, anywhere, (*injection).closeChannels},
@@ -43,9 +44,9 @@ func rabbitMQScenarios() []scenario {
 		}},
 		{"rabbitmq and redis killed", []string{rabbitMQ, redisServer}, single, func(i *injection) error {
 			defer i.breaks("kill -9 RabbitMQ and Redis")()
-			err := errors.Join(i.nodes[0].Kill(i.ctx), i.redis.Kill(i.ctx))
+			err := errors.Join(i.Nodes[0].Kill(i.ctx), i.Redis.Kill(i.ctx))
 			i.hold(0, 2*time.Second)
-			first, second := i.nodes[0].Restart, i.redis.Restart
+			first, second := i.Nodes[0].Restart, i.Redis.Restart
 			if i.rng.IntN(2) == 0 {
 				first, second = second, first
 			}
@@ -64,7 +65,7 @@ func rabbitMQScenarios() []scenario {
 // alarm has one node be short of something, by a setting, for a while.
 func (i *injection) alarm(what, setting, short, usual string) error {
 	defer i.breaks("RabbitMQ is short of %s (connection.blocked)", what)()
-	node := i.nodes[i.rng.IntN(len(i.nodes))]
+	node := i.Nodes[i.rng.IntN(len(i.Nodes))]
 	_, err := node.Control(i.ctx, setting, short)
 	i.hold(time.Second, 4*time.Second)
 	_, mend := node.Control(i.ctx, setting, usual)
@@ -98,15 +99,15 @@ func (i *injection) limit(pattern string, most int) (lift func() error, err erro
 
 // policy has a setting of queues be another one, until it is lifted.
 func (i *injection) policy(pattern, setting string, value int) (lift func() error, err error) {
-	path := "/api/policies/" + vhost + "/" + setting
+	path := "/api/policies/" + world.VHost + "/" + setting
 	policy, err := json.Marshal(map[string]any{
 		"pattern": pattern, "apply-to": "queues", "priority": 1, "definition": map[string]any{setting: value},
 	})
 	if err == nil {
-		_, err = i.manage(http.MethodPut, path, string(policy))
+		_, err = i.Manage(http.MethodPut, path, string(policy))
 	}
 	return func() error {
-		_, err := i.manage(http.MethodDelete, path, "")
+		_, err := i.Manage(http.MethodDelete, path, "")
 		return err
 	}, err
 }
@@ -121,24 +122,24 @@ func (i *injection) fillTarget() error {
 	if err != nil {
 		return err
 	}
-	for n := range consumers {
-		err = errors.Join(err, i.processes[consumerName(n)].stop())
+	for n := range world.Consumers {
+		err = errors.Join(err, i.Processes[world.ConsumerName(n)].Stop())
 	}
 	i.hold(2*time.Second, 5*time.Second)
-	for n := range consumers {
-		err = errors.Join(err, i.processes[consumerName(n)].cont())
+	for n := range world.Consumers {
+		err = errors.Join(err, i.Processes[world.ConsumerName(n)].Continue())
 	}
 	// Workers try again after ten seconds.
 	i.hold(12*time.Second, 12*time.Second)
 	if !i.until(putBackWithin, func() bool { q, err := i.inspect(shop.Queue); return err == nil && q.Messages == 0 }) {
-		i.surprise(shop.Queue + " is not emptied")
+		i.Surprise(shop.Queue + " is not emptied")
 	}
 	return errors.Join(err, lift())
 }
 
 // inspect asks the broker about a queue.
 func (i *injection) inspect(name string) (q amqp.Queue, err error) {
-	err = i.channel(func(ch *amqp.Channel) error {
+	err = i.WithChannel(func(ch *amqp.Channel) error {
 		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
@@ -147,7 +148,7 @@ func (i *injection) inspect(name string) (q amqp.Queue, err error) {
 
 // closeConnections has the management API close some of our connections.
 func (i *injection) closeConnections() error {
-	answer, err := i.manage(http.MethodGet, "/api/connections?columns=name", "")
+	answer, err := i.Manage(http.MethodGet, "/api/connections?columns=name", "")
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (i *injection) closeConnections() error {
 	defer i.breaks("the management API closes connections, %d in 4", share)()
 	for _, connection := range list {
 		if i.rng.IntN(4) < share {
-			_, _ = i.manage(http.MethodDelete, "/api/connections/"+url.PathEscape(connection.Name), "") // it may be gone already
+			_, _ = i.Manage(http.MethodDelete, "/api/connections/"+url.PathEscape(connection.Name), "") // it may be gone already
 		}
 	}
 	return nil
@@ -174,7 +175,7 @@ func (i *injection) closeChannels() error {
 		`Monitors = [monitor(process, Channel) || Channel <- Channels], ` +
 		`[Channel ! {'$gen_cast', {method, {'basic.ack', 999999999999, false}, none, noflow}} || Channel <- Channels], ` +
 		`length([M || M <- Monitors, receive {'DOWN', M, _, _, _} -> false after 20000 -> true end]).`
-	for _, node := range i.nodes {
+	for _, node := range i.Nodes {
 		left, err := node.Control(i.ctx, "eval", expression)
 		if err != nil {
 			return err

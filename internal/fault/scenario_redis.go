@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -18,23 +19,23 @@ func redisScenarios() []scenario {
 	return []scenario{
 		{"redis killed", needs, anywhere, func(i *injection) error {
 			defer i.breaks("kill -9 Redis")()
-			err := i.redis.Kill(i.ctx)
+			err := i.Redis.Kill(i.ctx)
 			i.hold(0, 2*time.Second)
-			return errors.Join(err, i.redis.Restart(i.ctx))
+			return errors.Join(err, i.Redis.Restart(i.ctx))
 		}},
 		{"redis stopped", needs, anywhere, func(i *injection) error {
 			defer i.breaks("Redis stands still")()
-			err := i.redis.Pause(i.ctx)
+			err := i.Redis.Pause(i.ctx)
 			i.hold(500*time.Millisecond, 6*time.Second)
-			return errors.Join(err, i.redis.Resume(i.ctx))
+			return errors.Join(err, i.Redis.Resume(i.ctx))
 		}},
 		{"redis scripts flushed", needs, anywhere, func(i *injection) error {
 			defer i.breaks("SCRIPT FLUSH")()
-			return i.store(func(c *redis.Client) error { return c.ScriptFlush(i.ctx).Err() })
+			return i.WithRedis(func(c *redis.Client) error { return c.ScriptFlush(i.ctx).Err() })
 		}},
 		{"redis full", needs, anywhere, func(i *injection) error {
 			defer i.breaks("Redis is full (OOM)")()
-			return i.store(func(c *redis.Client) error {
+			return i.WithRedis(func(c *redis.Client) error {
 				err := c.ConfigSet(i.ctx, "maxmemory", "1mb").Err()
 				i.hold(time.Second, 5*time.Second)
 				return errors.Join(err, c.ConfigSet(i.ctx, "maxmemory", "0").Err())
@@ -57,7 +58,7 @@ func (i *injection) load() error {
 	const fill = `for n = ARGV[1] + 1, tonumber(ARGV[2]) do redis.call('SET', 'ballast:' .. n, n) end`
 	const clear = `for n = ARGV[1] + 1, tonumber(ARGV[2]) do redis.call('UNLINK', 'ballast:' .. n) end`
 	each := func(script string, from, to int) error {
-		return i.store(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, script, nil, from, to).Err()) })
+		return i.WithRedis(func(c *redis.Client) error { return ignoreNil(c.Eval(i.ctx, script, nil, from, to).Err()) })
 	}
 	defer i.breaks("Redis is killed and loads many keys (LOADING)")()
 	seen, keys, err := false, 0, error(nil)
@@ -79,13 +80,13 @@ func (i *injection) load() error {
 // seesLoading kills Redis, starts it again, and reports whether it has answered
 // LOADING meanwhile.
 func (i *injection) seesLoading() (bool, error) {
-	if err := i.redis.Kill(i.ctx); err != nil {
+	if err := i.Redis.Kill(i.ctx); err != nil {
 		return false, err
 	}
 	watching, stop := context.WithCancel(i.ctx)
 	loading := make(chan bool, 1)
 	go func() { loading <- i.sees(watching, "LOADING") }()
-	err := i.redis.Restart(i.ctx)
+	err := i.Redis.Restart(i.ctx)
 	stop()
 	return <-loading, err
 }
@@ -94,11 +95,11 @@ func (i *injection) seesLoading() (bool, error) {
 func (i *injection) sees(ctx context.Context, kind string) bool {
 	for ctx.Err() == nil {
 		// A port that is being published may accept a connection and never answer.
-		err := i.storeWithin(200*time.Millisecond, func(c *redis.Client) error { return c.Ping(ctx).Err() })
+		err := i.WithRedisWithin(200*time.Millisecond, func(c *redis.Client) error { return c.Ping(ctx).Err() })
 		if err != nil && strings.Contains(err.Error(), kind) {
 			return true
 		}
-		pause(ctx, 5*time.Millisecond)
+		world.Pause(ctx, 5*time.Millisecond)
 	}
 	return false
 }
@@ -114,14 +115,14 @@ func ignoreNil(err error) error {
 // keepBusy runs a script that does not end, until it is killed.
 func (i *injection) keepBusy() error {
 	defer i.breaks("Redis runs a script that does not end (BUSY)")()
-	return i.store(func(c *redis.Client) error {
+	return i.WithRedis(func(c *redis.Client) error {
 		if err := c.ConfigSet(i.ctx, "lua-time-limit", "50").Err(); err != nil {
 			return err
 		}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = i.store(func(c *redis.Client) error { return c.Eval(i.ctx, `while true do end`, nil).Err() })
+			_ = i.WithRedis(func(c *redis.Client) error { return c.Eval(i.ctx, `while true do end`, nil).Err() })
 		}()
 		i.hold(500*time.Millisecond, 4*time.Second)
 		// The killer may come before the script.
@@ -151,7 +152,7 @@ func (i *injection) stepClock() error {
 	}
 	wrong, err := i.replica(servers.Config{RedisAhead: ahead})
 	if errors.Is(err, servers.ErrNoOtherClock) {
-		i.say("NOT TRIED: %s: %v", i.name, err)
+		i.Say("NOT TRIED: %s: %v", i.name, err)
 		return nil
 	}
 	if err != nil {
@@ -179,7 +180,7 @@ func (i *injection) replica(config servers.Config) (*servers.Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replica.Replicate(i.ctx, i.redis); err != nil {
+	if err := replica.Replicate(i.ctx, i.Redis); err != nil {
 		return nil, errors.Join(err, replica.Stop(i.ctx))
 	}
 	return replica, nil
@@ -187,11 +188,11 @@ func (i *injection) replica(config servers.Config) (*servers.Redis, error) {
 
 // handOver has a replica take over. The old server answers READONLY until the address has moved.
 func (i *injection) handOver(replica *servers.Redis) error {
-	if err := i.redis.FailOver(i.ctx); err != nil {
+	if err := i.Redis.FailOver(i.ctx); err != nil {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	i.hold(500*time.Millisecond, 3*time.Second)
-	return i.moveRedis(replica)
+	return i.MoveRedis(replica)
 }
 
 // loseWrites kills Redis, and promotes a replica that has not got the last writes. Neither had
@@ -209,5 +210,5 @@ func (i *injection) loseWrites() error {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}
 	i.hold(100*time.Millisecond, 2*time.Second)
-	return errors.Join(i.redis.Kill(i.ctx), i.moveRedis(replica))
+	return errors.Join(i.Redis.Kill(i.ctx), i.MoveRedis(replica))
 }

@@ -43,10 +43,10 @@ type storeServer interface {
 func (i *injection) oneStore() (string, storeServer) {
 	n := i.rng.IntN(2)
 	switch {
-	case i.postgreSQL != nil && (n == 0 || i.mariaDB == nil):
-		return "PostgreSQL", i.postgreSQL
-	case i.mariaDB != nil:
-		return "MariaDB", i.mariaDB
+	case i.PostgreSQL != nil && (n == 0 || i.MariaDB == nil):
+		return "PostgreSQL", i.PostgreSQL
+	case i.MariaDB != nil:
+		return "MariaDB", i.MariaDB
 	}
 	return "", nil
 }

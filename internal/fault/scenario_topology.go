@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/shop"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -39,30 +39,30 @@ func topologyScenarios() []scenario {
 // deleteQueue deletes a tier, a lane, the inbox or the unrouted queue while
 // everybody stands still and nothing is in it.
 func (i *injection) deleteQueue() error {
-	t := i.topology
+	t := i.Topology
 	names := []string{t.Inbox(), t.Tiers()[i.rng.IntN(3)].Name, t.Lane(t.Leads()[i.rng.IntN(3)], i.rng.IntN(t.Shards())), t.Unrouted()}
 	name := names[i.rng.IntN(len(names))]
-	stopped := []*process{i.processes[customersName]}
+	stopped := []*world.Process{i.Processes[world.Customers]}
 	if name != t.Inbox() {
-		stopped = append(stopped, i.processes[bridgeName(0)], i.processes[bridgeName(1)])
+		stopped = append(stopped, i.Processes[world.BridgeName(0)], i.Processes[world.BridgeName(1)])
 	}
 	for _, p := range stopped {
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			return err
 		}
-		defer func() { _ = p.cont() }()
+		defer func() { _ = p.Continue() }()
 	}
 	// What is in a tier or lane goes within its TTL, and what the bridge has taken
 	// from the inbox within a moment.
 	i.hold(6*time.Second, 6*time.Second)
-	if err := i.clearUnrouted(); err != nil {
+	if err := i.ClearUnrouted(); err != nil {
 		return err
 	}
 	if err := i.awaitEmpty(name); err != nil {
 		return err
 	}
 	mended := i.breaks("queue %s is deleted", name)
-	err := i.channel(func(ch *amqp.Channel) error {
+	err := i.WithChannel(func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		if err == nil && q.Messages > 0 {
 			err = fmt.Errorf("%s has %d messages, which nobody should have sent", name, q.Messages)
@@ -74,7 +74,7 @@ func (i *injection) deleteQueue() error {
 		return err
 	})
 	for _, p := range stopped {
-		_ = p.cont()
+		_ = p.Continue()
 	}
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (i *injection) deleteQueue() error {
 // AMQP client does not see those.
 func (i *injection) awaitEmpty(name string) error {
 	empty := func() bool {
-		answer, err := i.manage(http.MethodGet, "/api/queues/"+vhost+"/"+url.PathEscape(name), "")
+		answer, err := i.Manage(http.MethodGet, "/api/queues/"+world.VHost+"/"+url.PathEscape(name), "")
 		var queue struct{ Messages *int } // counted every five seconds, by which time nothing new has come
 		return err == nil && json.Unmarshal(answer, &queue) == nil && queue.Messages != nil && *queue.Messages == 0
 	}
@@ -102,32 +102,32 @@ func (i *injection) awaitEmpty(name string) error {
 }
 
 func (i *injection) deleteExchange() error {
-	all := i.topology.Exchanges()
+	all := i.Topology.Exchanges()
 	e := all[i.rng.IntN(len(all))]
 	// The important ones are few among many lanes.
-	if important := []string{i.topology.EntryExchange(), i.topology.ReadyExchange(), i.topology.Inbox()}; i.rng.IntN(2) == 0 {
+	if important := []string{i.Topology.EntryExchange(), i.Topology.ReadyExchange(), i.Topology.Inbox()}; i.rng.IntN(2) == 0 {
 		name := important[i.rng.IntN(len(important))]
 		e = all[slices.IndexFunc(all, func(e topology.Exchange) bool { return e.Name == name })]
 	}
-	delivers := e.Name == i.topology.ReadyExchange() || e.Name == i.topology.ReadyExchangeOf(shop.TrackedEntry().Name)
+	delivers := e.Name == i.Topology.ReadyExchange() || e.Name == i.Topology.ReadyExchangeOf(shop.TrackedEntry().Name)
 	defer i.breaksAs(history.Event{Detail: "exchange " + e.Name + " is deleted", Splits: delivers})()
-	if err := i.channel(func(ch *amqp.Channel) error { return ch.ExchangeDelete(e.Name, false, false) }); err != nil {
+	if err := i.WithChannel(func(ch *amqp.Channel) error { return ch.ExchangeDelete(e.Name, false, false) }); err != nil {
 		return err
 	}
 	err := i.awaitBack("exchange", e.Name, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(e.Name, e.Kind, true, false, false, false, nil)
 	})
 	if delivers && err == nil {
-		err = errors.Join(i.bindEntry(), i.awaitTarget())
+		err = errors.Join(i.BindEntry(), i.awaitTarget())
 	}
 	return err
 }
 
 func (i *injection) deleteBinding() error {
-	all := i.topology.Bindings()
+	all := i.Topology.Bindings()
 	b := all[i.rng.IntN(len(all))]
 	defer i.breaks("the binding of %s to %s is deleted", b.Destination, b.Source)()
-	err := i.channel(func(ch *amqp.Channel) error {
+	err := i.WithChannel(func(ch *amqp.Channel) error {
 		if b.ToExchange {
 			return ch.ExchangeUnbind(b.Destination, "", b.Source, false, b.Args)
 		}
@@ -140,15 +140,15 @@ func (i *injection) deleteBinding() error {
 	if b.ToExchange {
 		kind = "e"
 	}
-	return i.awaitBinding(fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", vhost, url.PathEscape(b.Source), kind, url.PathEscape(b.Destination)), 1)
+	return i.awaitBinding(fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", world.VHost, url.PathEscape(b.Source), kind, url.PathEscape(b.Destination)), 1)
 }
 
 // unbindTarget takes one of the shop's two bindings away. What comes for it
 // meanwhile waits in unrouted, and holds nothing else up.
 func (i *injection) unbindTarget() error {
 	defer i.breaks("%s is no longer bound by %s", shop.Queue, shop.ClosingKey)()
-	err := i.channel(func(ch *amqp.Channel) error {
-		return ch.QueueUnbind(shop.Queue, shop.ClosingKey, i.topology.ReadyExchange(), nil)
+	err := i.WithChannel(func(ch *amqp.Channel) error {
+		return ch.QueueUnbind(shop.Queue, shop.ClosingKey, i.Topology.ReadyExchange(), nil)
 	})
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (i *injection) unbindTarget() error {
 // meanwhile, or is on its way there, the operator sends on.
 func (i *injection) awaitTarget() error {
 	for queue, bindings := range map[string]int{shop.Queue: 2, shop.SlowQueue: 1, shop.PlainQueue: 1, shop.MailQueue: 1} {
-		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", vhost, url.PathEscape(i.topology.ReadyExchange()), url.PathEscape(queue))
+		path := fmt.Sprintf("/api/bindings/%s/e/%s/q/%s", world.VHost, url.PathEscape(i.Topology.ReadyExchange()), url.PathEscape(queue))
 		if err := i.awaitBinding(path, bindings); err != nil {
 			return err
 		}
@@ -170,21 +170,21 @@ func (i *injection) awaitTarget() error {
 
 // awaitBack waits until something deleted is there again, and old enough.
 func (i *injection) awaitBack(kind, name string, look func(*amqp.Channel) error) error {
-	if !i.until(putBackWithin, func() bool { return i.channel(look) == nil }) {
-		i.surprise(fmt.Sprintf("%s %s was not put back within %v", kind, name, putBackWithin))
+	if !i.until(putBackWithin, func() bool { return i.WithChannel(look) == nil }) {
+		i.Surprise(fmt.Sprintf("%s %s was not put back within %v", kind, name, putBackWithin))
 	}
-	i.hold(settleIn, settleIn)
+	i.hold(world.SettleIn, world.SettleIn)
 	return i.ctx.Err()
 }
 
 func (i *injection) awaitBinding(path string, least int) error {
 	back := func() bool {
-		answer, err := i.manage(http.MethodGet, path, "")
+		answer, err := i.Manage(http.MethodGet, path, "")
 		var list []json.RawMessage
 		return err == nil && json.Unmarshal(answer, &list) == nil && len(list) >= least
 	}
 	if !i.until(putBackWithin, back) {
-		i.surprise(fmt.Sprintf("%s: the binding was not put back within %v", path, putBackWithin))
+		i.Surprise(fmt.Sprintf("%s: the binding was not put back within %v", path, putBackWithin))
 	}
 	return i.ctx.Err()
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
 // stagehand performs one part of a run.
 type stagehand struct {
 	Config
 	dir       string
-	programs  programs
+	programs  world.Programs
 	part      part
 	surprises []string
 	injected  map[string]int
@@ -28,26 +29,26 @@ func (s *stagehand) say(format string, args ...any) {
 
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
-	w, err := newWorld(ctx, worldConfig{
-		dir: s.dir, seed: s.Seed, clustered: s.part.kind == clustered, stores: s.stores(), programs: s.programs, say: s.say,
+	w, err := world.New(ctx, world.Config{
+		Dir: s.dir, Seed: s.Seed, Clustered: s.part.kind == clustered, Stores: s.stores(), Programs: s.programs, Say: s.say,
 	})
 	defer func() {
-		if report == nil || len(report.Violations)+len(w.surprises()) > 0 {
-			w.saveLogs(context.WithoutCancel(ctx))
+		if report == nil || len(report.Violations)+len(w.Surprises()) > 0 {
+			w.SaveLogs(context.WithoutCancel(ctx))
 		}
-		err = errors.Join(err, w.close(context.WithoutCancel(ctx)))
+		err = errors.Join(err, w.Close(context.WithoutCancel(ctx)))
 	}()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.populate(s.Rate, s.part.duration); err != nil {
+	if err := w.Populate(s.Rate, s.part.duration); err != nil {
 		return nil, err
 	}
 	acts, err := s.bearable(ctx, w, s.acts(s.part))
 	if err != nil {
 		return nil, err
 	}
-	leave := w.operate(ctx)
+	leave := w.Operate(ctx)
 	in := newInjector(w)
 	err = s.playAll(ctx, in, acts)
 	leave()
@@ -55,11 +56,11 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	s.say("%s: waiting for the last orders", s.part.name)
-	final, err := w.rest(ctx)
+	final, err := w.Rest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.surprises, s.injected = w.surprises(), in.uses()
+	s.surprises, s.injected = w.Surprises(), in.uses()
 	if err := final.Save(s.dir); err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 }
 
 // bearable takes the scenario out of acts that the broker cannot bear, and says so.
-func (s *stagehand) bearable(ctx context.Context, w *world, acts []act) ([]act, error) {
+func (s *stagehand) bearable(ctx context.Context, w *world.World, acts []act) ([]act, error) {
 	name, why, err := withheld(ctx, w)
 	if err != nil || name == "" {
 		return acts, err
@@ -118,7 +119,7 @@ func (s *stagehand) play(ctx context.Context, in *injector, n int, a *act, end t
 	}
 	hands.Wait()
 	if a.hands == 0 {
-		pause(ctx, time.Until(end))
+		world.Pause(ctx, time.Until(end))
 	}
 	return errors.Join(failed...)
 }

@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 
 // compareGoroutines starts the processes anew, and returns how many goroutines each had and
 // has. At rest it has the same to do in either life.
-func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, err error) {
-	for name, p := range w.processes {
-		if slices.Contains(w.customers(), name) || p.inPython() {
+func (w *World) compareGoroutines(ctx context.Context) (all []history.Process, err error) {
+	for name, p := range w.Processes {
+		if slices.Contains(w.customers(), name) || p.InPython() {
 			continue
 		}
 		counts, err := p.goroutines()
@@ -24,10 +24,10 @@ func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, e
 			return nil, fmt.Errorf("%s has not counted its goroutines", name)
 		}
 		all = append(all, history.Process{Name: name, Old: counts[len(counts)-1]})
-		if err := p.terminate(); err != nil {
-			w.surprise(err.Error())
+		if err := p.Terminate(); err != nil {
+			w.Surprise(err.Error())
 		}
-		if err := p.start(nil); err != nil {
+		if err := p.Start(nil); err != nil {
 			return nil, err
 		}
 	}
@@ -37,11 +37,11 @@ func (w *world) compareGoroutines(ctx context.Context) (all []history.Process, e
 			if time.Now().After(deadline) {
 				return nil, fmt.Errorf("%s has not come to rest within %v of its start", all[i].Name, startWithin)
 			}
-			pause(ctx, 200*time.Millisecond)
+			Pause(ctx, 200*time.Millisecond)
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			counts, err := w.processes[all[i].Name].goroutines()
+			counts, err := w.Processes[all[i].Name].goroutines()
 			if err != nil {
 				return nil, err
 			}

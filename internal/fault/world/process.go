@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"context"
@@ -19,23 +19,23 @@ import (
 // drainWithin is what a process gets to end by itself.
 const drainWithin = 60 * time.Second
 
-// programs are other builds of the program that is running, which play roles like it.
-type programs struct {
-	skewed  func() (string, error) // builds it, once, so that its clock can be wrong
-	earlier func() (string, error) // builds it, once, as it was in the earlier release
+// Programs are other builds of the program that is running, which play roles like it.
+type Programs struct {
+	Skewed  func() (string, error) // builds it, once, so that its clock can be wrong
+	Earlier func() (string, error) // builds it, once, as it was in the earlier release
 }
 
-// host is what processes need of those who start them.
-type host struct {
-	ctx      context.Context // of the run; nothing starts again by itself after it
-	programs programs
-	surprise func(what string) // is told what nobody has asked for
+// Host is what processes need of those who start them.
+type Host struct {
+	Ctx      context.Context // of the run; nothing starts again by itself after it
+	Programs Programs
+	Surprise func(what string) // is told what nobody has asked for
 }
 
-// process is one of our own, which lives many times. Whoever breaks it holds
-// its name in the run's locks; mu only keeps the supervisor out.
-type process struct {
-	host *host
+// Process is one of our own, which lives many times. Whoever breaks it holds
+// its name in the injector's locks; mu only keeps the supervisor out.
+type Process struct {
+	host *Host
 
 	mu       sync.Mutex
 	role     roles.Role // of the life under way, or of the last one
@@ -46,25 +46,25 @@ type process struct {
 	gone     chan struct{} // closed when the supervisor has seen it end
 }
 
-// newProcess makes a process, whose first life begins with start.
-func newProcess(h *host, r roles.Role) *process { return &process{host: h, role: r} }
+// NewProcess makes a process, whose first life begins with [Process.Start].
+func NewProcess(h *Host, r roles.Role) *Process { return &Process{host: h, role: r} }
 
-// start begins the next life, with a trap or without.
-func (p *process) start(t *roles.Trap) error {
+// Start begins the next life, with a trap or without.
+func (p *Process) Start(t *roles.Trap) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.startLocked(t)
 }
 
-func (p *process) startLocked(t *roles.Trap) error {
+func (p *Process) startLocked(t *roles.Trap) error {
 	p.role.Life++
 	p.role.Trap = t
 	find := os.Executable
 	switch {
 	case p.skewed != 0:
-		find = p.host.programs.skewed
+		find = p.host.Programs.Skewed
 	case p.earlier:
-		find = p.host.programs.earlier
+		find = p.host.Programs.Earlier
 	}
 	executable, err := find()
 	if err != nil {
@@ -91,11 +91,11 @@ func (p *process) startLocked(t *roles.Trap) error {
 	return nil
 }
 
-func (p *process) logFile() string { return filepath.Join(p.role.Dir, p.role.Name+".log") }
+func (p *Process) logFile() string { return filepath.Join(p.role.Dir, p.role.Name+".log") }
 
 // supervise starts the process again when it ends unasked, as a service manager
 // would. Only a trap is a good reason to end.
-func (p *process) supervise(program *servers.Program, gone chan struct{}, t *roles.Trap) {
+func (p *Process) supervise(program *servers.Program, gone chan struct{}, t *roles.Trap) {
 	<-program.Exited()
 	err := program.Stop(0)
 	p.mu.Lock()
@@ -104,22 +104,22 @@ func (p *process) supervise(program *servers.Program, gone chan struct{}, t *rol
 	if p.expected || t != nil && !t.Stop {
 		return
 	}
-	p.host.surprise(fmt.Sprintf("%s/%d ended by itself: %v; see %s", p.role.Name, p.role.Life, err, p.logFile()))
-	pause(p.host.ctx, 500*time.Millisecond)
-	if p.host.ctx.Err() == nil {
+	p.host.Surprise(fmt.Sprintf("%s/%d ended by itself: %v; see %s", p.role.Name, p.role.Life, err, p.logFile()))
+	Pause(p.host.Ctx, 500*time.Millisecond)
+	if p.host.Ctx.Err() == nil {
 		if err := p.startLocked(nil); err != nil {
-			p.host.surprise(err.Error())
+			p.host.Surprise(err.Error())
 		}
 	}
 }
 
-// kill is kill -9.
-func (p *process) kill() error { return p.end(syscall.SIGKILL) }
+// Kill is kill -9.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
-// terminate asks the process to finish what it has in hand.
-func (p *process) terminate() error { return p.end(syscall.SIGTERM) }
+// Terminate asks the process to finish what it has in hand.
+func (p *Process) Terminate() error { return p.end(syscall.SIGTERM) }
 
-func (p *process) end(sig syscall.Signal) error {
+func (p *Process) end(sig syscall.Signal) error {
 	p.mu.Lock()
 	p.expected = true
 	program, gone := p.program, p.gone
@@ -141,17 +141,20 @@ func (p *process) end(sig syscall.Signal) error {
 	}
 }
 
-func (p *process) signal(sig syscall.Signal) error {
+func (p *Process) signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.program.Signal(sig)
 }
 
-func (p *process) stop() error { return p.signal(syscall.SIGSTOP) }
-func (p *process) cont() error { return p.signal(syscall.SIGCONT) }
+// Stop has the process stand still until [Process.Continue].
+func (p *Process) Stop() error { return p.signal(syscall.SIGSTOP) }
 
-// sprung says whether the process has killed or stopped itself.
-func (p *process) sprung() bool {
+// Continue undoes [Process.Stop], or what a trap did.
+func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
+
+// Sprung says whether the process has killed or stopped itself.
+func (p *Process) Sprung() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -167,42 +170,43 @@ func (p *process) sprung() bool {
 	return strings.HasPrefix(after, "T")
 }
 
-// name is that of the process in all its lives.
-func (p *process) name() string { return p.role.Name }
+// Name is that of the process in all its lives.
+func (p *Process) Name() string { return p.role.Name }
 
-func (p *process) inPython() bool { return p.role.InPython() }
+// InPython says whether the process is a part of the shop in Python.
+func (p *Process) InPython() bool { return p.role.InPython() }
 
-// change changes what the process is to be from its next life on.
-func (p *process) change(change func(*roles.Role)) {
+// Change changes what the process is to be from its next life on.
+func (p *Process) Change(change func(*roles.Role)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.role)
 }
 
-// skew has the clock of the process be wrong from its next life on, by whole seconds.
-func (p *process) skew(by time.Duration) {
+// Skew has the clock of the process be wrong from its next life on, by whole seconds.
+func (p *Process) Skew(by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.skewed = by
 }
 
-// takeEarlier has the process be of the earlier release from its next life on, or no more.
-func (p *process) takeEarlier(earlier bool) {
+// TakeEarlier has the process be of the earlier release from its next life on, or no more.
+func (p *Process) TakeEarlier(earlier bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.earlier = earlier
 }
 
 // goroutines returns how many the process has noted down in this life.
-func (p *process) goroutines() ([]int, error) {
+func (p *Process) goroutines() ([]int, error) {
 	p.mu.Lock()
 	r := p.role
 	p.mu.Unlock()
 	return r.Goroutines()
 }
 
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
+// Pause waits for d or the end of ctx.
+func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

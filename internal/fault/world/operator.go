@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"context"
@@ -20,11 +20,11 @@ const (
 	replayWithin = time.Minute
 )
 
-// clearUnrouted sends on what came while the target was not bound, as an
+// ClearUnrouted sends on what came while the target was not bound, as an
 // operator does.
-func (w *world) clearUnrouted() error {
-	return w.channel(func(ch *amqp.Channel) error {
-		return sendOn(w.ctx, ch, w.topology)
+func (w *World) ClearUnrouted() error {
+	return w.WithChannel(func(ch *amqp.Channel) error {
+		return sendOn(w.ctx, ch, w.Topology)
 	})
 }
 
@@ -63,11 +63,12 @@ func sendOn(ctx context.Context, ch *amqp.Channel, t *topology.Topology) error {
 	return nil
 }
 
-// atLimit are the messages that the broker has given up since their delivery limit was reached.
-func atLimit() quarantine.Filter { return quarantine.Filter{Error: "delivery_limit"} }
+// AtLimit are the messages that the broker has given up since their delivery limit was reached.
+func AtLimit() quarantine.Filter { return quarantine.Filter{Error: "delivery_limit"} }
 
-func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
-	q, err := quarantine.New(quarantine.Config{URL: w.nodes[0].AMQPURL(), Topology: w.topology, GiveUpAfter: replayWithin})
+// Replay sends what is in quarantine, and matches f, back to the queues that it came from.
+func (w *World) Replay(ctx context.Context, f quarantine.Filter) error {
+	q, err := quarantine.New(quarantine.Config{URL: w.Nodes[0].AMQPURL(), Topology: w.Topology, GiveUpAfter: replayWithin})
 	if err != nil {
 		return err
 	}
@@ -81,18 +82,18 @@ func (w *world) replay(ctx context.Context, f quarantine.Filter) error {
 	})
 }
 
-// operate has an operator look after unrouted and quarantine until the returned function is called: what comes to the
+// Operate has an operator look after unrouted and quarantine until the returned function is called: what comes to the
 // former while no queue is bound for it is sent on once one is, and what has reached its delivery limit is replayed,
 // which may be after the fault has ended.
-func (w *world) operate(ctx context.Context) (leave func()) {
+func (w *World) Operate(ctx context.Context) (leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var operator sync.WaitGroup
 	operator.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, operatorEvery)
+			Pause(ctx, operatorEvery)
 			// What is away now is there at another time.
-			_ = w.clearUnrouted()
-			_ = w.replay(ctx, atLimit())
+			_ = w.ClearUnrouted()
+			_ = w.Replay(ctx, AtLimit())
 		}
 	})
 	return func() { cancel(); operator.Wait() }

@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"errors"
@@ -6,27 +6,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/delaybridge/delaybridge/internal/fault/shop"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // emptyQueues lists the messages that lie in any queue. Of what strangers sent, some has to be in quarantine
 // since it was over their quota.
-func (w *world) emptyQueues(final *history.Final) error {
+func (w *World) emptyQueues(final *history.Final) error {
 	refused := false
-	err := w.channel(func(ch *amqp.Channel) error {
+	err := w.WithChannel(func(ch *amqp.Channel) error {
 		names := []string{shop.Queue, shop.SlowQueue, shop.PlainQueue, shop.MailQueue, shop.StrangersQueue}
-		if w.hasPython() {
+		if w.HasPython() {
 			names = append(names, shop.PythonQueue)
 		}
-		for _, q := range w.topology.Queues() {
-			if q.Name != w.topology.Installation() {
+		for _, q := range w.Topology.Queues() {
+			if q.Name != w.Topology.Installation() {
 				names = append(names, q.Name)
 			}
 		}
@@ -44,8 +43,8 @@ func (w *world) emptyQueues(final *history.Final) error {
 					refused = refused || strings.Contains(reason, redisbridge.ErrQuota.Error())
 					continue
 				}
-				if name == w.topology.Quarantine() && !w.sent(&d) {
-					w.surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", shop.OrderOf(d.Body)))
+				if name == w.Topology.Quarantine() && !w.sent(&d) {
+					w.Surprise(fmt.Sprintf("order %s: what lies in quarantine is not what was sent", shop.OrderOf(d.Body)))
 				}
 				final.Leftover = append(final.Leftover, history.Left{Where: name, Order: shop.OrderOf(d.Body), Reason: reason})
 			}
@@ -53,22 +52,22 @@ func (w *world) emptyQueues(final *history.Final) error {
 		return nil
 	})
 	if err == nil && !refused {
-		w.surprise("no flood of a stranger was over its quota")
+		w.Surprise("no flood of a stranger was over its quota")
 	}
 	return err
 }
 
 // sent says whether a message is what was sent for its order.
-func (w *world) sent(d *amqp.Delivery) bool {
+func (w *World) sent(d *amqp.Delivery) bool {
 	n, ok := shop.OrderNumber(shop.OrderOf(d.Body))
-	o := shop.PlanOrder(w.seed, n)
-	return ok && o.Intact(w.topology.Message(d))
+	o := shop.PlanOrder(w.Seed, n)
+	return ok && o.Intact(w.Topology.Message(d))
 }
 
 // lookIntoRedis lists what is still parked. What is kept there for its ID's sake has
 // been with the broker.
-func (w *world) lookIntoRedis(final *history.Final) error {
-	return w.store(func(c *redis.Client) error {
+func (w *World) lookIntoRedis(final *history.Final) error {
+	return w.WithRedis(func(c *redis.Client) error {
 		keys := c.Scan(w.ctx, 0, "{"+shop.Prefix+":*}:env:*", 1000).Iterator()
 		for keys.Next(w.ctx) {
 			if strings.HasSuffix(keys.Val(), "env:others") { // which has names of records, and no records
@@ -86,7 +85,7 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 				case !errors.Is(err, redis.Nil):
 					return err
 				}
-				w.surprise(fmt.Sprintf("order %s is still parked", id))
+				w.Surprise(fmt.Sprintf("order %s is still parked", id))
 				final.Leftover = append(final.Leftover, history.Left{Where: "redis", Order: id})
 			}
 		}
@@ -96,13 +95,13 @@ func (w *world) lookIntoRedis(final *history.Final) error {
 
 // askRedis notes down where the keys in Redis contradict each other, and which of the orders
 // whose cancelling had no answer are cancelled.
-func (w *world) askRedis(final *history.Final) error {
-	events, err := history.Read(w.historyDir())
+func (w *World) askRedis(final *history.Final) error {
+	events, err := history.Read(w.HistoryDir())
 	if err != nil {
 		return err
 	}
-	return w.store(func(c *redis.Client) error {
-		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: w.topology})
+	return w.WithRedis(func(c *redis.Client) error {
+		park, err := redisbridge.NewPark(redisbridge.ParkConfig{Client: c, Topology: w.Topology})
 		if err != nil {
 			return err
 		}
@@ -118,7 +117,7 @@ func (w *world) askRedis(final *history.Final) error {
 			id := history.OrderOf(e.Order)
 			entry, messageID := "", id
 			if n, ok := shop.OrderNumber(id); ok {
-				o := shop.PlanOrder(w.seed, n)
+				o := shop.PlanOrder(w.Seed, n)
 				entry, messageID = o.Entry, o.MessageID()
 			}
 			all, err := park.OfEntry(entry).GetAll(w.ctx, messageID)

@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"database/sql"
@@ -8,7 +8,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
-func (w *world) countOrders(final *history.Final) error {
+func (w *World) countOrders(final *history.Final) error {
 	var errs []error
 	for _, at := range w.shops {
 		errs = append(errs, at.Query(func(db *sql.DB) error { return w.countIn(db, at.Name, final) }))
@@ -16,7 +16,7 @@ func (w *world) countOrders(final *history.Final) error {
 	return errors.Join(errs...)
 }
 
-func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
+func (w *World) countIn(db *sql.DB, store string, final *history.Final) error {
 	rows, err := db.QueryContext(w.ctx, `
 		SELECT o.id, sku, quantity, state, coalesce(c.n, 0)
 		FROM delaybridge_orders o LEFT JOIN (SELECT id, count(*) AS n FROM closings GROUP BY id) c ON c.id = o.id`)
@@ -34,7 +34,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 		}
 		final.Orders[id] = state
 		if n, ok := shop.OrderNumber(id); ok {
-			if o := shop.PlanOrder(w.seed, n); o.Also() != "" {
+			if o := shop.PlanOrder(w.Seed, n); o.Also() != "" {
 				final.Orders[history.InQueue(id, o.Also())] = history.OrderState{State: history.StatePending}
 			}
 		}
@@ -71,7 +71,7 @@ func (w *world) countIn(db *sql.DB, store string, final *history.Final) error {
 }
 
 // countMails notes down which mails were sent, and how often.
-func (w *world) countMails(db *sql.DB, final *history.Final) error {
+func (w *World) countMails(db *sql.DB, final *history.Final) error {
 	rows, err := db.QueryContext(w.ctx, `SELECT id, count(*) FROM mails GROUP BY id`)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (w *world) countMails(db *sql.DB, final *history.Final) error {
 }
 
 // countPython notes down what became of the orders of the shop in Python.
-func (w *world) countPython(db *sql.DB, final *history.Final) error {
+func (w *World) countPython(db *sql.DB, final *history.Final) error {
 	rows, err := db.QueryContext(w.ctx, `
 		SELECT id, state, (SELECT count(*) FROM closings c WHERE c.id = o.id) FROM shop_orders o`)
 	if err != nil {

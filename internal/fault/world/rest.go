@@ -1,4 +1,4 @@
-package fault
+package world
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 // without any of them coming.
 const restWithin = 4 * time.Minute
 
-// rest closes the shop, waits until no acknowledged order is under way any more,
+// Rest closes the shop, waits until no acknowledged order is under way any more,
 // ends all processes in order and looks at what is left.
-func (w *world) rest(ctx context.Context) (*history.Final, error) {
+func (w *World) Rest(ctx context.Context) (*history.Final, error) {
 	for _, name := range w.customers() {
-		if err := w.processes[name].terminate(); err != nil {
+		if err := w.Processes[name].Terminate(); err != nil {
 			return nil, err
 		}
 	}
@@ -33,7 +33,7 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 		if !came {
 			break
 		}
-		pause(ctx, shop.LongestOrder+2*time.Second)
+		Pause(ctx, shop.LongestOrder+2*time.Second)
 		left, err := w.underway()
 		if err != nil {
 			return nil, err
@@ -46,12 +46,12 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, p := range w.processes {
+	for name, p := range w.Processes {
 		if slices.Contains(w.customers(), name) {
 			continue
 		}
-		if err := p.terminate(); err != nil {
-			w.surprise(err.Error())
+		if err := p.Terminate(); err != nil {
+			w.Surprise(err.Error())
 		}
 	}
 	if ctx.Err() != nil {
@@ -63,12 +63,12 @@ func (w *world) rest(ctx context.Context) (*history.Final, error) {
 
 // awaitLast waits until no order is under way that must come to its end, and says whether that
 // is so.
-func (w *world) awaitLast(ctx context.Context) (bool, error) {
-	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; pause(ctx, time.Second) {
-		if err := w.clearUnrouted(); err != nil {
+func (w *World) awaitLast(ctx context.Context) (bool, error) {
+	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; Pause(ctx, time.Second) {
+		if err := w.ClearUnrouted(); err != nil {
 			return false, err
 		}
-		_ = w.replay(ctx, atLimit()) // what stays the rules see
+		_ = w.Replay(ctx, AtLimit()) // what stays the rules see
 		left, err := w.underway()
 		if err != nil || left == 0 {
 			return err == nil, err
@@ -80,10 +80,11 @@ func (w *world) awaitLast(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (w *world) historyDir() string { return filepath.Join(w.dir, "history") }
+// HistoryDir is the folder of the history.
+func (w *World) HistoryDir() string { return filepath.Join(w.Dir, "history") }
 
 // underway counts the orders to which something must still happen.
-func (w *world) underway() (int, error) {
-	events, err := history.Read(w.historyDir())
+func (w *World) underway() (int, error) {
+	events, err := history.Read(w.HistoryDir())
 	return history.Underway(events), err
 }
