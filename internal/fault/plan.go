@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
 
 // Where the time goes.
@@ -33,16 +35,16 @@ const (
 // part is what happens in one world.
 type part struct {
 	name     string
-	kind     where
+	kind     scenarios.Where
 	duration time.Duration
 }
 
 func (c *Config) parts() []part {
-	node := part{"node", single, c.Duration}
-	cluster := part{"cluster", clustered, time.Duration(clusterShare * float64(c.Duration))}
+	node := part{"node", scenarios.Single, c.Duration}
+	cluster := part{"cluster", scenarios.Clustered, time.Duration(clusterShare * float64(c.Duration))}
 	if c.Only != "" {
-		i := slices.IndexFunc(scenarios(), func(s scenario) bool { return s.name == c.Only })
-		if i >= 0 && scenarios()[i].where == clustered {
+		i := slices.IndexFunc(scenarios.All(), func(s scenarios.Scenario) bool { return s.Name == c.Only })
+		if i >= 0 && scenarios.All()[i].Where == scenarios.Clustered {
 			cluster.duration = c.Duration
 			return []part{cluster}
 		}
@@ -56,8 +58,8 @@ func (c *Config) parts() []part {
 }
 
 // ofClusters are the scenarios that there are in clusters alone.
-func ofClusters() []scenario {
-	return slices.DeleteFunc(scenarios(), func(s scenario) bool { return s.where != clustered })
+func ofClusters() []scenarios.Scenario {
+	return slices.DeleteFunc(scenarios.All(), func(s scenarios.Scenario) bool { return s.Where != scenarios.Clustered })
 }
 
 // act is a stretch of a run that one scenario has alone, or in which they are
@@ -66,7 +68,7 @@ type act struct {
 	name     string
 	began    int64 // Unix microseconds
 	duration time.Duration
-	deck     []scenario
+	deck     []scenarios.Scenario
 	hands    int // so many scenarios at a time
 	atLeast  int // so many in all
 }
@@ -74,16 +76,16 @@ type act struct {
 // acts divides a part's time. In a cluster only what is different there is tried
 // alone.
 func (c *Config) acts(p part) []act {
-	var here, alone []scenario
-	for _, s := range scenarios() {
-		if s.where&apart != 0 && c.Only == "" && c.Duration < leastWithApart {
+	var here, alone []scenarios.Scenario
+	for _, s := range scenarios.All() {
+		if s.Where&scenarios.Apart != 0 && c.Only == "" && c.Duration < leastWithApart {
 			continue
 		}
-		if s.where&p.kind != 0 && (c.Only == "" || s.name == c.Only) {
-			if s.where&apart == 0 || c.Only != "" {
+		if s.Where&p.kind != 0 && (c.Only == "" || s.Name == c.Only) {
+			if s.Where&scenarios.Apart == 0 || c.Only != "" {
 				here = append(here, s)
 			}
-			if p.kind == single || s.where == clustered {
+			if p.kind == scenarios.Single || s.Where == scenarios.Clustered {
 				alone = append(alone, s)
 			}
 		}
@@ -93,14 +95,14 @@ func (c *Config) acts(p part) []act {
 	}
 	var acts []act
 	left := p.duration
-	if p.kind == single && c.Duration >= leastWithCalm {
+	if p.kind == scenarios.Single && c.Duration >= leastWithCalm {
 		acts = append(acts, act{name: calmAct, duration: calmFor})
 		left -= calmFor
 	}
 	each := time.Duration(aloneShare*float64(left)) / time.Duration(len(alone))
 	if each >= leastAlone {
 		for _, s := range alone {
-			acts = append(acts, act{name: s.name, duration: each, deck: []scenario{s}, hands: 1, atLeast: 1})
+			acts = append(acts, act{name: s.Name, duration: each, deck: []scenarios.Scenario{s}, hands: 1, atLeast: 1})
 			left -= each
 		}
 	}
@@ -110,7 +112,7 @@ func (c *Config) acts(p part) []act {
 // dealer deals scenarios from a deck that is shuffled anew whenever it is used
 // up. What is dealt when, and all choices within it, follow from the seed.
 type dealer struct {
-	deck         []scenario
+	deck         []scenarios.Scenario
 	seed, stream uint64
 
 	mu sync.Mutex
@@ -125,7 +127,7 @@ func (d *dealer) dealt() int {
 }
 
 // deal returns the next scenario, and what its choices follow from.
-func (d *dealer) deal() (scenario, *rand.Rand) {
+func (d *dealer) deal() (scenarios.Scenario, *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rng := rand.New(rand.NewPCG(d.seed, d.stream+uint64(d.n)))

@@ -5,17 +5,19 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
 
 // The same seed deals the same scenarios, each once before any comes again.
 func TestSeedDecides(t *testing.T) {
 	t.Parallel()
 	deal := func(seed uint64) (names []string, draws []uint64) {
-		d := dealer{deck: scenarios(), seed: seed}
-		for range 2 * len(scenarios()) {
+		d := dealer{deck: scenarios.All(), seed: seed}
+		for range 2 * len(scenarios.All()) {
 			var rng *rand.Rand
 			s, rng := d.deal()
-			names, draws = append(names, s.name), append(draws, rng.Uint64())
+			names, draws = append(names, s.Name), append(draws, rng.Uint64())
 		}
 		return names, draws
 	}
@@ -29,7 +31,7 @@ func TestSeedDecides(t *testing.T) {
 	}
 	for _, half := range [][]string{names[:len(names)/2], names[len(names)/2:]} {
 		half = slices.Sorted(slices.Values(half))
-		if all := slices.Sorted(slices.Values(Scenarios())); !slices.Equal(half, all) {
+		if all := slices.Sorted(slices.Values(scenarios.Names())); !slices.Equal(half, all) {
 			t.Errorf("dealt %v, want each scenario once", half)
 		}
 	}
@@ -43,8 +45,8 @@ func TestTimeIsDivided(t *testing.T) {
 	}{
 		{Config{Duration: 40 * time.Second}, 1, 1},
 		{Config{Duration: time.Minute}, 1, 2},
-		{Config{Duration: 10 * time.Minute}, 2, len(scenarios()) - len(ofClusters()) - 3 + 2}, // three take minutes
-		{Config{Duration: 20 * time.Minute}, 2, len(scenarios()) - len(ofClusters()) + 2},
+		{Config{Duration: 10 * time.Minute}, 2, len(scenarios.All()) - len(ofClusters()) - 3 + 2}, // three take minutes
+		{Config{Duration: 20 * time.Minute}, 2, len(scenarios.All()) - len(ofClusters()) + 2},
 		{Config{Duration: time.Minute, Only: "node down"}, 1, 1},
 		{Config{Duration: time.Minute, Only: "redis full"}, 1, 1},
 	} {

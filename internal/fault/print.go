@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
 
 // mostStories bounds how many broken orders a report tells about.
@@ -45,7 +47,7 @@ func (r *Result) Print(out, errs io.Writer, c Config) int {
 
 // untried names the scenarios that the run has not come to.
 func (r *Result) untried() []string {
-	return slices.DeleteFunc(Scenarios(), func(name string) bool {
+	return slices.DeleteFunc(scenarios.Names(), func(name string) bool {
 		return r.Injected[name] > 0 || slices.Contains(r.Withheld, name)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
@@ -30,7 +31,7 @@ func (s *stagehand) say(format string, args ...any) {
 func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
 	w, err := world.New(ctx, world.Config{
-		Dir: s.dir, Seed: s.Seed, Clustered: s.part.kind == clustered, Stores: s.stores(), Programs: s.programs, Say: s.say,
+		Dir: s.dir, Seed: s.Seed, Clustered: s.part.kind == scenarios.Clustered, Stores: s.stores(), Programs: s.programs, Say: s.say,
 	})
 	defer func() {
 		if report == nil || len(report.Violations)+len(w.Surprises()) > 0 {
@@ -49,7 +50,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 		return nil, err
 	}
 	leave := w.Operate(ctx)
-	in := newInjector(w)
+	in := scenarios.NewInjector(w)
 	err = s.playAll(ctx, in, acts)
 	leave()
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 	if err != nil {
 		return nil, err
 	}
-	s.surprises, s.injected = w.Surprises(), in.uses()
+	s.surprises, s.injected = w.Surprises(), in.Uses()
 	if err := final.Save(s.dir); err != nil {
 		return nil, err
 	}
@@ -72,14 +73,14 @@ func (s *stagehand) perform(ctx context.Context) (report *history.Report, err er
 
 // bearable takes the scenario out of acts that the broker cannot bear, and says so.
 func (s *stagehand) bearable(ctx context.Context, w *world.World, acts []act) ([]act, error) {
-	name, why, err := withheld(ctx, w)
+	name, why, err := scenarios.Withheld(ctx, w)
 	if err != nil || name == "" {
 		return acts, err
 	}
 	s.say("%s: %s is left out: %s", s.part.name, name, why)
 	s.withheld = name
 	for n := range acts {
-		acts[n].deck = slices.DeleteFunc(acts[n].deck, func(one scenario) bool { return one.name == name })
+		acts[n].deck = slices.DeleteFunc(acts[n].deck, func(one scenarios.Scenario) bool { return one.Name == name })
 	}
 	acts = slices.DeleteFunc(acts, func(a act) bool { return a.hands > 0 && len(a.deck) == 0 })
 	if len(acts) == 0 {
@@ -88,7 +89,7 @@ func (s *stagehand) bearable(ctx context.Context, w *world.World, acts []act) ([
 	return acts, nil
 }
 
-func (s *stagehand) playAll(ctx context.Context, in *injector, acts []act) error {
+func (s *stagehand) playAll(ctx context.Context, in *scenarios.Injector, acts []act) error {
 	began := time.Now()
 	var planned time.Duration
 	for n := range acts {
@@ -99,13 +100,13 @@ func (s *stagehand) playAll(ctx context.Context, in *injector, acts []act) error
 		if err := s.play(ctx, in, n, a, began.Add(planned)); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
-		s.say("%s: %-28s %3d faults", s.part.name, a.name, in.broken())
+		s.say("%s: %-28s %3d faults", s.part.name, a.name, in.Broken())
 	}
 	return nil
 }
 
 // play lets an act go on until its end, and its last injections come to theirs.
-func (s *stagehand) play(ctx context.Context, in *injector, n int, a *act, end time.Time) error {
+func (s *stagehand) play(ctx context.Context, in *scenarios.Injector, n int, a *act, end time.Time) error {
 	dealer := dealer{deck: a.deck, seed: s.Seed, stream: uint64(s.part.kind)<<32 + uint64(n)<<16}
 	var hands sync.WaitGroup
 	failed := make([]error, a.hands)
@@ -113,7 +114,7 @@ func (s *stagehand) play(ctx context.Context, in *injector, n int, a *act, end t
 		hands.Go(func() {
 			for failed[hand] == nil && (time.Now().Before(end) || dealer.dealt() < a.atLeast) {
 				one, rng := dealer.deal()
-				failed[hand] = in.inject(ctx, &one, rng)
+				failed[hand] = in.Inject(ctx, &one, rng)
 			}
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/internal/fault"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/mutants"
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
 
 // docs/reliability.md lists the mutants, and what found each.
@@ -46,7 +46,7 @@ func TestMutantsFitTheProduct(t *testing.T) {
 		if !slices.Contains(history.Rules(), m.Rule) {
 			t.Errorf("mutant %q is to be found by a rule that there is not: %q", m.Name, m.Rule)
 		}
-		if m.Only != "" && !slices.Contains(fault.Scenarios(), m.Only) {
+		if m.Only != "" && !slices.Contains(scenarios.Names(), m.Only) {
 			t.Errorf("mutant %q wants a scenario that there is not: %q", m.Name, m.Only)
 		}
 		if names[m.Name] {

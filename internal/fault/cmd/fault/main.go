@@ -20,6 +20,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/fault"
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
 
@@ -61,7 +62,7 @@ func run(args []string, out, errs io.Writer) int {
 		fmt.Fprintf(errs, "fault: unexpected argument %q\n", flags.Arg(0))
 		return exitUsage
 	}
-	names := fault.Scenarios()
+	names := scenarios.Names()
 	switch {
 	case *list:
 		for _, name := range names {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/internal/fault"
+	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
 
 func TestUsage(t *testing.T) {
@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 		if code := run(tc.args, &out, &errs); code != tc.code || !strings.Contains(errs.String(), tc.says) {
 			t.Errorf("%v: exit code %d, %q; want %d and %q", tc.args, code, errs.String(), tc.code, tc.says)
 		}
-		if want := strings.Join(fault.Scenarios(), "\n") + "\n"; tc.code == 0 && out.String() != want {
+		if want := strings.Join(scenarios.Names(), "\n") + "\n"; tc.code == 0 && out.String() != want {
 			t.Errorf("%v: printed %q, want %q", tc.args, out.String(), want)
 		}
 	}

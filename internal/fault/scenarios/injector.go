@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
-// injector breaks one world, and counts what it has broken. Scenarios that break the same thing
+// Injector breaks one world, and counts what it has broken. Scenarios that break the same thing
 // wait for each other.
-type injector struct {
+type Injector struct {
 	world *world.World
 	locks locks
 
@@ -23,11 +23,12 @@ type injector struct {
 	injected map[string]int // by scenario
 }
 
-func newInjector(w *world.World) *injector { return &injector{world: w, injected: map[string]int{}} }
+// NewInjector returns an injector that has broken nothing yet.
+func NewInjector(w *world.World) *Injector { return &Injector{world: w, injected: map[string]int{}} }
 
-// inject uses a scenario once. An error means that the injector failed, or that ctx has ended.
-func (in *injector) inject(ctx context.Context, s *scenario, rng *rand.Rand) error {
-	i := injection{World: in.world, scenario: s, injector: in, ctx: ctx, rng: rng}
+// Inject uses a scenario once. An error means that the injector failed, or that ctx has ended.
+func (in *Injector) Inject(ctx context.Context, s *Scenario, rng *rand.Rand) error {
+	i := injection{World: in.world, Scenario: s, injector: in, ctx: ctx, rng: rng}
 	release := in.locks.hold(in.locksOf(s))
 	defer release()
 	err := s.inject(&i)
@@ -35,31 +36,31 @@ func (in *injector) inject(ctx context.Context, s *scenario, rng *rand.Rand) err
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("inject %q: %w", s.name, err)
+		return fmt.Errorf("inject %q: %w", s.Name, err)
 	}
 	in.mu.Lock()
-	in.injected[s.name]++
+	in.injected[s.Name]++
 	in.mu.Unlock()
 	i.hold(100*time.Millisecond, 800*time.Millisecond)
 	return nil
 }
 
-// broken counts what was broken.
-func (in *injector) broken() int {
+// Broken counts what was broken.
+func (in *Injector) Broken() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.faults
 }
 
-// uses counts how often each scenario was used.
-func (in *injector) uses() map[string]int {
+// Uses counts how often each scenario was used.
+func (in *Injector) Uses() map[string]int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return maps.Clone(in.injected)
 }
 
 // locksOf returns what a scenario holds.
-func (in *injector) locksOf(s *scenario) []string {
+func (in *Injector) locksOf(s *Scenario) []string {
 	var names []string
 	for _, need := range s.needs {
 		if need != ourProcesses {

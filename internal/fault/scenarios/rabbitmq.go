@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"encoding/json"
@@ -15,34 +15,34 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
-func rabbitMQScenarios() []scenario {
+func rabbitMQScenarios() []Scenario {
 	needs := []string{rabbitMQ}
-	return []scenario{
-		{"rabbitmq killed", needs, single, func(i *injection) error {
+	return []Scenario{
+		{"rabbitmq killed", needs, Single, func(i *injection) error {
 			defer i.breaks("kill -9 RabbitMQ")()
 			err := i.Nodes[0].Kill(i.ctx)
 			i.hold(0, 2*time.Second)
 			return errors.Join(err, i.Nodes[0].Restart(i.ctx))
 		}},
-		{"rabbitmq restarted", needs, single, func(i *injection) error {
+		{"rabbitmq restarted", needs, Single, func(i *injection) error {
 			defer i.breaks("RabbitMQ restarts")()
 			return i.Nodes[0].Restart(i.ctx)
 		}},
-		{"rabbitmq stopped", needs, single, func(i *injection) error {
+		{"rabbitmq stopped", needs, Single, func(i *injection) error {
 			defer i.breaks("RabbitMQ stands still")()
 			err := i.Nodes[0].Pause(i.ctx)
 			i.hold(500*time.Millisecond, 6*time.Second)
 			return errors.Join(err, i.Nodes[0].Resume(i.ctx))
 		}},
-		{"connections closed", needs, anywhere, (*injection).closeConnections},
-		{"channels closed", needs, anywhere, (*injection).closeChannels},
-		{"memory alarm", needs, anywhere, func(i *injection) error {
+		{"connections closed", needs, Anywhere, (*injection).closeConnections},
+		{"channels closed", needs, Anywhere, (*injection).closeChannels},
+		{"memory alarm", needs, Anywhere, func(i *injection) error {
 			return i.alarm("memory", "set_vm_memory_high_watermark", "0.000001", "0.4")
 		}},
-		{"disk alarm", needs, anywhere, func(i *injection) error {
+		{"disk alarm", needs, Anywhere, func(i *injection) error {
 			return i.alarm("disk space", "set_disk_free_limit", "1000000000000000", "50000000")
 		}},
-		{"rabbitmq and redis killed", []string{rabbitMQ, redisServer}, single, func(i *injection) error {
+		{"rabbitmq and redis killed", []string{rabbitMQ, redisServer}, Single, func(i *injection) error {
 			defer i.breaks("kill -9 RabbitMQ and Redis")()
 			err := errors.Join(i.Nodes[0].Kill(i.ctx), i.Redis.Kill(i.ctx))
 			i.hold(0, 2*time.Second)
@@ -52,13 +52,13 @@ func rabbitMQScenarios() []scenario {
 			}
 			return errors.Join(err, first(i.ctx), second(i.ctx))
 		}},
-		{"tiers and lanes refuse", needs, anywhere, func(i *injection) error {
+		{"tiers and lanes refuse", needs, Anywhere, func(i *injection) error {
 			return i.refuse("^" + shop.Prefix + `\.(tier|lane)\.`)
 		}},
-		{"inbox refuses", needs, anywhere, func(i *injection) error {
+		{"inbox refuses", needs, Anywhere, func(i *injection) error {
 			return i.refuse("^" + shop.Prefix + `\.inbox$`)
 		}},
-		{"target refuses", append(allConsumers(), rabbitMQ), anywhere, (*injection).fillTarget},
+		{"target refuses", append(allConsumers(), rabbitMQ), Anywhere, (*injection).fillTarget},
 	}
 }
 

@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // injection is one use of a scenario.
 type injection struct {
 	*world.World
-	*scenario
-	injector *injector
+	*Scenario
+	injector *Injector
 	ctx      context.Context
 	rng      *rand.Rand
 }
@@ -29,7 +29,7 @@ func (i *injection) breaksAs(e history.Event) (mended func()) {
 	i.injector.mu.Lock()
 	i.injector.faults++
 	i.injector.mu.Unlock()
-	e.Kind, e.Aftermath = history.Fault, aftermath(i.name).Microseconds()
+	e.Kind, e.Aftermath = history.Fault, aftermath(i.Name).Microseconds()
 	i.Note(e)
 	return func() { i.Note(history.Event{Kind: history.Mended, Detail: e.Detail, Queue: e.Queue}) }
 }

@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
-func networkScenarios() []scenario {
-	var list []scenario
+func networkScenarios() []Scenario {
+	var list []Scenario
 	for _, server := range []struct{ name, lock string }{{world.RabbitMQ, rabbitMQNet}, {world.Redis, redisNet}} {
 		needs := []string{server.lock}
 		on := func(do func(*injection, []*world.Link) error) func(*injection) error {
@@ -21,9 +21,9 @@ func networkScenarios() []scenario {
 		}
 		list = append(
 			list,
-			scenario{server.name + " cut off", needs, anywhere, on((*injection).cutOff)},
-			scenario{server.name + " slow", needs, anywhere, on((*injection).slowDown)},
-			scenario{server.name + " half-open", needs, anywhere, on((*injection).halfOpen)},
+			Scenario{server.name + " cut off", needs, Anywhere, on((*injection).cutOff)},
+			Scenario{server.name + " slow", needs, Anywhere, on((*injection).slowDown)},
+			Scenario{server.name + " half-open", needs, Anywhere, on((*injection).halfOpen)},
 		)
 	}
 	return list

@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"errors"
@@ -27,13 +27,13 @@ const (
 	mostKills = 6
 )
 
-func queueScenarios() []scenario {
-	return []scenario{
+func queueScenarios() []Scenario {
+	return []Scenario{
 		// Whatever is late meanwhile must be so for this reason alone.
-		{"target answers nothing", everything(), single, (*injection).silenceTarget},
-		{"quarantine replayed", []string{rabbitMQ}, anywhere, (*injection).replayQuarantine},
-		{"consumer timeout reached", append(allConsumers(), rabbitMQ), anywhere, (*injection).reachTimeout},
-		{"delivery limit reached", append(allConsumers(), rabbitMQ), anywhere, (*injection).reachLimit},
+		{"target answers nothing", everything(), Single, (*injection).silenceTarget},
+		{"quarantine replayed", []string{rabbitMQ}, Anywhere, (*injection).replayQuarantine},
+		{"consumer timeout reached", append(allConsumers(), rabbitMQ), Anywhere, (*injection).reachTimeout},
+		{"delivery limit reached", append(allConsumers(), rabbitMQ), Anywhere, (*injection).reachLimit},
 	}
 }
 

@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
-func redisScenarios() []scenario {
+func redisScenarios() []Scenario {
 	needs := []string{redisServer}
-	return []scenario{
-		{"redis killed", needs, anywhere, func(i *injection) error {
+	return []Scenario{
+		{"redis killed", needs, Anywhere, func(i *injection) error {
 			defer i.breaks("kill -9 Redis")()
 			err := i.Redis.Kill(i.ctx)
 			i.hold(0, 2*time.Second)
 			return errors.Join(err, i.Redis.Restart(i.ctx))
 		}},
-		{"redis stopped", needs, anywhere, func(i *injection) error {
+		{"redis stopped", needs, Anywhere, func(i *injection) error {
 			defer i.breaks("Redis stands still")()
 			err := i.Redis.Pause(i.ctx)
 			i.hold(500*time.Millisecond, 6*time.Second)
 			return errors.Join(err, i.Redis.Resume(i.ctx))
 		}},
-		{"redis scripts flushed", needs, anywhere, func(i *injection) error {
+		{"redis scripts flushed", needs, Anywhere, func(i *injection) error {
 			defer i.breaks("SCRIPT FLUSH")()
 			return i.WithRedis(func(c *redis.Client) error { return c.ScriptFlush(i.ctx).Err() })
 		}},
-		{"redis full", needs, anywhere, func(i *injection) error {
+		{"redis full", needs, Anywhere, func(i *injection) error {
 			defer i.breaks("Redis is full (OOM)")()
 			return i.WithRedis(func(c *redis.Client) error {
 				err := c.ConfigSet(i.ctx, "maxmemory", "1mb").Err()
@@ -41,12 +41,12 @@ func redisScenarios() []scenario {
 				return errors.Join(err, c.ConfigSet(i.ctx, "maxmemory", "0").Err())
 			})
 		}},
-		{"redis loading", needs, anywhere, (*injection).load},
-		{"redis busy", needs, anywhere, (*injection).keepBusy},
-		{"redis replica promoted", []string{redisServer, redisNet}, anywhere, (*injection).promoteReplica},
-		{"redis clock stepped", []string{redisServer, redisNet}, anywhere, (*injection).stepClock},
+		{"redis loading", needs, Anywhere, (*injection).load},
+		{"redis busy", needs, Anywhere, (*injection).keepBusy},
+		{"redis replica promoted", []string{redisServer, redisNet}, Anywhere, (*injection).promoteReplica},
+		{"redis clock stepped", []string{redisServer, redisNet}, Anywhere, (*injection).stepClock},
 		// What else is under way in Redis meanwhile would be lost, too.
-		{"redis loses writes", everything(), anywhere, (*injection).loseWrites},
+		{"redis loses writes", everything(), Anywhere, (*injection).loseWrites},
 	}
 }
 
@@ -152,7 +152,7 @@ func (i *injection) stepClock() error {
 	}
 	wrong, err := i.replica(servers.Config{RedisAhead: ahead})
 	if errors.Is(err, servers.ErrNoOtherClock) {
-		i.Say("NOT TRIED: %s: %v", i.name, err)
+		i.Say("NOT TRIED: %s: %v", i.Name, err)
 		return nil
 	}
 	if err != nil {

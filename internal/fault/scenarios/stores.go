@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-func storeScenarios() []scenario {
-	return []scenario{
-		{"order store killed", []string{orderStores}, anywhere, func(i *injection) error {
+func storeScenarios() []Scenario {
+	return []Scenario{
+		{"order store killed", []string{orderStores}, Anywhere, func(i *injection) error {
 			name, server := i.oneStore()
 			if server == nil {
 				return nil // nothing but a file
@@ -18,7 +18,7 @@ func storeScenarios() []scenario {
 			i.hold(0, time.Second)
 			return errors.Join(err, server.Restart(i.ctx))
 		}},
-		{"order store stopped", []string{orderStores}, anywhere, func(i *injection) error {
+		{"order store stopped", []string{orderStores}, Anywhere, func(i *injection) error {
 			name, server := i.oneStore()
 			if server == nil {
 				return nil

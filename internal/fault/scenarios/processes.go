@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"errors"
@@ -16,49 +16,49 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func processScenarios() []scenario {
-	list := []scenario{
-		{"bridge killed", allBridges(), anywhere, func(i *injection) error { return i.killOne(i.oneBridge()) }},
-		{"bridge stopped", allBridges(), anywhere, func(i *injection) error { return i.stopSome(i.oneBridge()) }},
-		{"all bridges stopped", allBridges(), anywhere, func(i *injection) error {
+func processScenarios() []Scenario {
+	list := []Scenario{
+		{"bridge killed", allBridges(), Anywhere, func(i *injection) error { return i.killOne(i.oneBridge()) }},
+		{"bridge stopped", allBridges(), Anywhere, func(i *injection) error { return i.stopSome(i.oneBridge()) }},
+		{"all bridges stopped", allBridges(), Anywhere, func(i *injection) error {
 			return i.stopSome(i.Processes[world.BridgeName(0)], i.Processes[world.BridgeName(1)])
 		}},
-		{"all bridges killed", allBridges(), anywhere, func(i *injection) error {
+		{"all bridges killed", allBridges(), Anywhere, func(i *injection) error {
 			return i.killSome(i.Processes[world.BridgeName(0)], i.Processes[world.BridgeName(1)])
 		}},
-		{"bridge ended in order", allBridges(), anywhere, func(i *injection) error {
+		{"bridge ended in order", allBridges(), Anywhere, func(i *injection) error {
 			p := i.oneBridge()
 			defer i.breaks("%s "+history.Orderly, p.Name())()
 			err := p.Terminate()
 			i.hold(0, time.Second)
 			return errors.Join(err, p.Start(nil))
 		}},
-		{"consumer killed", allConsumers(), anywhere, func(i *injection) error { return i.killOne(i.oneConsumer()) }},
-		{"consumer stopped", allConsumers(), anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
-		{"relay killed", allRelays(), anywhere, func(i *injection) error { return i.killOne(i.oneRelay()) }},
-		{"relay stopped", allRelays(), anywhere, func(i *injection) error { return i.stopSome(i.oneRelay()) }},
-		{"relay dies at a step", allRelays(), anywhere, func(i *injection) error {
+		{"consumer killed", allConsumers(), Anywhere, func(i *injection) error { return i.killOne(i.oneConsumer()) }},
+		{"consumer stopped", allConsumers(), Anywhere, func(i *injection) error { return i.stopSome(i.oneConsumer()) }},
+		{"relay killed", allRelays(), Anywhere, func(i *injection) error { return i.killOne(i.oneRelay()) }},
+		{"relay stopped", allRelays(), Anywhere, func(i *injection) error { return i.stopSome(i.oneRelay()) }},
+		{"relay dies at a step", allRelays(), Anywhere, func(i *injection) error {
 			return i.atStep(i.oneRelay(), []string{roles.StepTaken, roles.StepSent, roles.StepRemoved}[i.rng.IntN(3)])
 		}},
-		{"shop in Python killed", []string{world.PythonCustomers, world.PythonConsumer}, anywhere, func(i *injection) error {
+		{"shop in Python killed", []string{world.PythonCustomers, world.PythonConsumer}, Anywhere, func(i *injection) error {
 			if !i.HasPython() {
 				return nil
 			}
 			return i.killOne(i.Processes[[]string{world.PythonCustomers, world.PythonConsumer}[i.rng.IntN(2)]])
 		}},
-		{"producer killed", []string{world.Customers}, anywhere, func(i *injection) error { return i.killOne(i.Processes[world.Customers]) }},
-		{"producer stopped", []string{world.Customers}, anywhere, func(i *injection) error { return i.stopSome(i.Processes[world.Customers]) }},
-		{"tombstones outlasted", []string{ourProcesses}, anywhere, (*injection).outlastTombstones},
-		{"release changed", []string{ourProcesses}, single | apart, (*injection).changeRelease},
-		{"wrong clocks", append(allBridges(), world.Customers), anywhere, (*injection).wrongClocks},
+		{"producer killed", []string{world.Customers}, Anywhere, func(i *injection) error { return i.killOne(i.Processes[world.Customers]) }},
+		{"producer stopped", []string{world.Customers}, Anywhere, func(i *injection) error { return i.stopSome(i.Processes[world.Customers]) }},
+		{"tombstones outlasted", []string{ourProcesses}, Anywhere, (*injection).outlastTombstones},
+		{"release changed", []string{ourProcesses}, Single | Apart, (*injection).changeRelease},
+		{"wrong clocks", append(allBridges(), world.Customers), Anywhere, (*injection).wrongClocks},
 	}
 	for _, step := range []redisbridge.Step{redisbridge.StepClaimed, redisbridge.StepPublished, redisbridge.StepConfirmed, redisbridge.StepSettled} {
-		list = append(list, scenario{"bridge dies: " + step.String(), allBridges(), anywhere, func(i *injection) error {
+		list = append(list, Scenario{"bridge dies: " + step.String(), allBridges(), Anywhere, func(i *injection) error {
 			return i.atStep(i.oneBridge(), step.String())
 		}})
 	}
 	for _, step := range []string{roles.StepArrived, roles.StepReceived, roles.StepEffect, roles.StepDelayed, roles.StepAcknowledged} {
-		list = append(list, scenario{"consumer dies: " + step, allConsumers(), anywhere, func(i *injection) error {
+		list = append(list, Scenario{"consumer dies: " + step, allConsumers(), Anywhere, func(i *injection) error {
 			return i.atStep(i.oneConsumer(), step)
 		}})
 	}
@@ -214,11 +214,11 @@ func (i *injection) changeRelease() error {
 		return err
 	})
 	if err != nil || changed {
-		i.Say("NOT TRIED: %s: after the number of shards was changed", i.name)
+		i.Say("NOT TRIED: %s: after the number of shards was changed", i.Name)
 		return err
 	}
 	if _, err := i.Programs.Earlier(); err != nil { // wait while nothing is broken
-		i.Say("NOT TRIED: %s: %v", i.name, err)
+		i.Say("NOT TRIED: %s: %v", i.Name, err)
 		return nil
 	}
 	defer i.breaks("processes are of two releases")()

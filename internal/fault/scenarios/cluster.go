@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
-func clusterScenarios() []scenario {
+func clusterScenarios() []Scenario {
 	needs := []string{rabbitMQ, rabbitMQNet}
-	return []scenario{
-		{"node down", needs, clustered, func(i *injection) error {
+	return []Scenario{
+		{"node down", needs, Clustered, func(i *injection) error {
 			n := i.rng.IntN(len(i.Nodes))
 			defer i.breaks("kill -9 node %d of the cluster", n)()
 			if err := i.Nodes[n].Kill(i.ctx); err != nil {
@@ -28,16 +28,16 @@ func clusterScenarios() []scenario {
 			i.hold(2*time.Second, 6*time.Second)
 			return errors.Join(err, i.Nodes[n].Restart(i.ctx), i.MoveClients(n, n))
 		}},
-		{"node stopped", needs, clustered, func(i *injection) error {
+		{"node stopped", needs, Clustered, func(i *injection) error {
 			n := i.rng.IntN(len(i.Nodes))
 			defer i.breaks("node %d of the cluster stands still", n)()
 			err := i.Nodes[n].Pause(i.ctx)
 			i.hold(time.Second, 6*time.Second)
 			return errors.Join(err, i.Nodes[n].Resume(i.ctx))
 		}},
-		{partedScenario, needs, clustered, (*injection).partCluster},
-		{"node replaced", needs, clustered, (*injection).replaceNode},
-		{"leaders move", needs, clustered, func(i *injection) error {
+		{partedScenario, needs, Clustered, (*injection).partCluster},
+		{"node replaced", needs, Clustered, (*injection).replaceNode},
+		{"leaders move", needs, Clustered, func(i *injection) error {
 			defer i.breaks("the leaders of the queues move")()
 			_, err := i.Manage(http.MethodPost, "/api/rebalance/queues/", "")
 			i.hold(time.Second, 2*time.Second)
@@ -84,8 +84,8 @@ const partedScenario = "cluster parted"
 // requests 13326 and 13530, release notes of 4.0.8).
 var losesWhenParted = regexp.MustCompile(`"4\.0\.[0-7]"`)
 
-// withheld returns which scenario the broker of a world cannot bear, if there is one, and why.
-func withheld(ctx context.Context, w *world.World) (scenario, why string, err error) {
+// Withheld returns which scenario the broker of a world cannot bear, if there is one, and why.
+func Withheld(ctx context.Context, w *world.World) (scenario, why string, err error) {
 	if w.Cluster == nil {
 		return "", "", nil
 	}

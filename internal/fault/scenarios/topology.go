@@ -1,4 +1,4 @@
-package fault
+package scenarios
 
 import (
 	"encoding/json"
@@ -21,18 +21,18 @@ import (
 // bridge that was killed counts as the one that looks for forty seconds more.
 const putBackWithin = time.Minute
 
-func topologyScenarios() []scenario {
+func topologyScenarios() []Scenario {
 	// Nothing else may be broken: a queue is empty only for those who can see all
 	// that is on its way there, and what is new must not be killed.
 	all := []string{rabbitMQ, rabbitMQNet, redisServer, redisNet, ourProcesses}
-	return []scenario{
-		{"empty queue deleted", all, anywhere, (*injection).deleteQueue},
-		{"exchange deleted", all, anywhere, (*injection).deleteExchange},
-		{"binding deleted", all, anywhere, (*injection).deleteBinding},
-		{"target unbound", all, anywhere, (*injection).unbindTarget},
-		{"tiers and lead changed", []string{rabbitMQ, ourProcesses}, anywhere, (*injection).changeTiers},
-		{"topology changed and pruned", []string{rabbitMQ, ourProcesses}, single | apart, (*injection).prune},
-		{"resharded", []string{rabbitMQ, redisServer, ourProcesses}, anywhere | apart, (*injection).reshard},
+	return []Scenario{
+		{"empty queue deleted", all, Anywhere, (*injection).deleteQueue},
+		{"exchange deleted", all, Anywhere, (*injection).deleteExchange},
+		{"binding deleted", all, Anywhere, (*injection).deleteBinding},
+		{"target unbound", all, Anywhere, (*injection).unbindTarget},
+		{"tiers and lead changed", []string{rabbitMQ, ourProcesses}, Anywhere, (*injection).changeTiers},
+		{"topology changed and pruned", []string{rabbitMQ, ourProcesses}, Single | Apart, (*injection).prune},
+		{"resharded", []string{rabbitMQ, redisServer, ourProcesses}, Anywhere | Apart, (*injection).reshard},
 	}
 }
 

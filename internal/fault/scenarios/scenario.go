@@ -1,4 +1,11 @@
-package fault
+// Package scenarios breaks a world on purpose: it kills, stops, cuts off, fills up, deletes and
+// changes what there is, and mends it again.
+//
+// [All] lists the scenarios in a fixed order, and an [Injector] uses them, several at a time where they
+// break different things. All choices within a scenario follow from the random numbers that it is
+// given. What does not come right after it has mended what it broke is a surprise, or the history's to
+// find.
+package scenarios
 
 import (
 	"slices"
@@ -7,26 +14,27 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 )
 
-// scenario breaks something, and mends it.
-type scenario struct {
-	name string
+// Scenario breaks something, and mends it.
+type Scenario struct {
+	Name string
 	// needs are the things it breaks, or could not bear to see broken.
 	needs []string
-	// where says which worlds have what it breaks.
-	where where
+	// Where says which worlds have what it breaks.
+	Where Where
 	// inject does it once. An error means that the injector failed, not the bridge.
 	inject func(*injection) error
 }
 
-// where is a set of kinds of worlds.
-type where int
+// Where is a set of kinds of worlds.
+type Where int
 
+// Kinds of worlds: with one node of RabbitMQ, and with a cluster of them.
 const (
-	single where = 1 << iota
-	clustered
-	// apart takes minutes: it is no part of the mixture, nor of short runs.
-	apart
-	anywhere = single | clustered
+	Single Where = 1 << iota
+	Clustered
+	// Apart takes minutes: it is no part of the mixture, nor of short runs.
+	Apart
+	Anywhere = Single | Clustered
 )
 
 // Names that scenarios lock, beside those of processes.
@@ -58,16 +66,16 @@ func aftermath(scenario string) time.Duration {
 	}
 }
 
-// scenarios lists all of them, in the order in which they are tried alone.
-func scenarios() []scenario {
+// All lists all scenarios, in the order in which they are tried alone.
+func All() []Scenario {
 	return slices.Concat(processScenarios(), rabbitMQScenarios(), queueScenarios(), topologyScenarios(), redisScenarios(), storeScenarios(), networkScenarios(), clusterScenarios())
 }
 
-// Scenarios names what a run breaks.
-func Scenarios() []string {
+// Names lists the names of [All].
+func Names() []string {
 	var names []string
-	for _, s := range scenarios() {
-		names = append(names, s.name)
+	for _, s := range All() {
+		names = append(names, s.Name)
 	}
 	return names
 }
