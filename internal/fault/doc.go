@@ -9,4 +9,9 @@
 //
 // A scenario ends by mending what it broke. Whatever does not come right after
 // that by itself is a fault of the bridge.
+//
+// This package plans a run, performs it and reports. Its rooms, of which each
+// knows only those before it, are shop (orders, and the databases that keep
+// them), roles (what the processes do), world (servers, links and processes),
+// and scenarios (what is broken). Package pause measures one promise more.
 package fault

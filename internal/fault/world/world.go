@@ -1,8 +1,8 @@
 // Package world is what a fault run breaks and puts right again: servers, the links to them, and
 // the processes that play roles.
 //
-// Each process has links of its own, so that one can be broken alone, and lives many times: who ends
-// unasked is started again, as a service manager would, and counts as a surprise. An operator sends on
+// Each process has links of its own, so that one can be broken alone, and lives many times: one that
+// ends unasked is started again, as a service manager would, and counts as a surprise. An operator sends on
 // what has come to the unrouted queue. [World.Rest] waits until nothing is under way any more, and
 // looks at what is left, for package history to judge.
 package world

@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/delaybridge/delaybridge/internal/fault"
+	"github.com/delaybridge/delaybridge/internal/fault/pause"
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
@@ -51,7 +52,7 @@ func run(args []string, out, errs io.Writer) int {
 	flags.StringVar(&c.Only, "only", "", "run this `scenario` alone")
 	flags.StringVar(&c.Store, "store", "", "keep all orders in this `store`: "+strings.Join(shop.Stores(), ", ")+" (default: all of them share the orders)")
 	flags.StringVar(&c.Dir, "dir", "", "keep the history in this `folder`")
-	pause := flags.Bool("pause", false, "measure what it costs when every bridge stands still, instead of breaking anything")
+	still := flags.Bool("pause", false, "measure what it costs when every bridge stands still, instead of breaking anything")
 	list := flags.Bool("list", false, "list the scenarios")
 	check := flags.String("check", "", "check the history in this `folder` again, instead of running anything")
 	story := flags.String("story", "", "tell the story of this `order`, with -check")
@@ -69,7 +70,7 @@ func run(args []string, out, errs io.Writer) int {
 			fmt.Fprintln(out, name)
 		}
 		return 0
-	case *pause:
+	case *still:
 		return measure(ctx, out, errs)
 	case *check != "":
 		return judge(*check, *story, out, errs)
@@ -105,7 +106,7 @@ func run(args []string, out, errs io.Writer) int {
 
 // measure looks at promise 6.
 func measure(ctx context.Context, out, errs io.Writer) int {
-	good, err := fault.MeasurePause(ctx, out, errs)
+	good, err := pause.Measure(ctx, out, errs)
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintln(errs, "pause: interrupted")

@@ -1,4 +1,4 @@
-package fault
+package pause
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type sent struct {
 
 // load publishes for a while at the two rates. The due times are by Redis'
 // clock, which is this machine's.
-func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest time.Duration) ([]sent, error) {
+func (m *lab) load(ctx context.Context, name string, d, shortest, longest time.Duration) ([]sent, error) {
 	tiers := []time.Duration{10 * time.Second, lane}
 	if longest < lane {
 		tiers = []time.Duration{5 * time.Second, 10 * time.Second}
@@ -71,7 +71,7 @@ func (m *pauseLab) load(ctx context.Context, name string, d, shortest, longest t
 // await waits until everything has come, or nothing has for a while, and fills
 // in the arrivals. It looks at the whole only when the number says so: while it
 // does, the consumer waits.
-func (m *pauseLab) await(ctx context.Context, all []sent) {
+func (m *lab) await(ctx context.Context, all []sent) {
 	latest := slices.MaxFunc(all, func(a, b sent) int { return a.due.Compare(b.due) }).due
 	last, changed := -1, time.Now()
 	for ctx.Err() == nil && time.Since(changed) < time.Minute {

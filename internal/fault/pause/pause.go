@@ -1,4 +1,7 @@
-package fault
+// Package pause measures what it costs when every bridge stands still for a while: how late the
+// messages come that were to be promoted meanwhile, how late all others, and how fast a backlog is
+// drained afterwards. It has an installation of its own, with the default topology.
+package pause
 
 import (
 	"context"
@@ -39,18 +42,19 @@ const (
 	outageLongest = 20 * time.Second // delays, so that most of it is overdue at the end
 )
 
-// MeasurePause measures promise 6: what it costs when every bridge process
+// Measure measures promise 6: what it costs when every bridge process
 // stands still for a while, once for less than the lead and once for longer. It
-// writes what it finds to out.
-func MeasurePause(ctx context.Context, out, progress io.Writer) (good bool, err error) {
+// writes what it finds to out, and says whether nothing was lost or early. It takes some
+// minutes.
+func Measure(ctx context.Context, out, progress io.Writer) (good bool, err error) {
 	fmt.Fprintln(progress, "pause: starting servers")
-	m, err := newPauseLab(ctx)
+	m, err := newLab(ctx)
 	defer func() { err = errors.Join(err, m.close(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return false, err
 	}
 	fmt.Fprintf(progress, "pause: %v of load, undisturbed\n", publishFor)
-	undisturbed, err := m.pauseWithinLead(ctx, "calm", func(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
+	undisturbed, err := m.measureWithinLead(ctx, "calm", func(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
 		from = time.Now()
 		world.Pause(ctx, d)
 		return from, time.Now(), nil
@@ -59,12 +63,12 @@ func MeasurePause(ctx context.Context, out, progress io.Writer) (good bool, err 
 		return false, err
 	}
 	fmt.Fprintf(progress, "pause: the same, and the bridges stand still for %v of it\n", pauseFor)
-	within, err := m.pauseWithinLead(ctx, "within", m.still)
+	within, err := m.measureWithinLead(ctx, "within", m.still)
 	if err != nil {
 		return false, err
 	}
 	fmt.Fprintf(progress, "pause: the bridges stand still for %v under load\n", outageFor)
-	beyond, err := m.pauseBeyondLead(ctx)
+	beyond, err := m.measureBeyondLead(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +101,7 @@ func MeasurePause(ctx context.Context, out, progress io.Writer) (good bool, err 
 }
 
 // still stops all bridges for a while.
-func (m *pauseLab) still(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
+func (m *lab) still(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
 	from = time.Now()
 	for _, p := range m.processes {
 		err = errors.Join(err, p.Stop())
@@ -114,7 +118,7 @@ func (m *pauseLab) still(ctx context.Context, d time.Duration) (from, to time.Ti
 // the others that were due around it: of exact tiers, and promoted before or after.
 type withinLead struct{ hit, others lateness }
 
-func (m *pauseLab) pauseWithinLead(
+func (m *lab) measureWithinLead(
 	ctx context.Context, name string, still func(context.Context, time.Duration) (from, to time.Time, err error),
 ) (r withinLead, err error) {
 	var from, to time.Time
@@ -151,7 +155,7 @@ type beyondLead struct {
 	rate, bare    float64
 }
 
-func (m *pauseLab) pauseBeyondLead(ctx context.Context) (r beyondLead, err error) {
+func (m *lab) measureBeyondLead(ctx context.Context) (r beyondLead, err error) {
 	if r.bare, err = m.bareRate(ctx); err != nil {
 		return r, err
 	}
@@ -193,7 +197,7 @@ func (m *pauseLab) pauseBeyondLead(ctx context.Context) (r beyondLead, err error
 
 // bareRate publishes straight to the ready exchange, which is all that a bridge
 // has to do with what is overdue, and returns how many come out per second.
-func (m *pauseLab) bareRate(ctx context.Context) (float64, error) {
+func (m *lab) bareRate(ctx context.Context) (float64, error) {
 	const n = 30_000
 	began := time.Now()
 	all := make([]sent, n)

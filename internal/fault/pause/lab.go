@@ -1,4 +1,4 @@
-package fault
+package pause
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// pauseLab is an installation with the default topology.
-type pauseLab struct {
+// lab is an installation with the default topology.
+type lab struct {
 	dir       string
 	topology  *topology.Topology
 	host      world.Host
@@ -36,11 +36,11 @@ type pauseLab struct {
 	before   int                  // number of them, before the load under way
 }
 
-const pauseQueue = "pause.out"
+const queue = "pause.out"
 
-func newPauseLab(ctx context.Context) (*pauseLab, error) {
-	m := &pauseLab{arrivals: map[string]time.Time{}, stop: func() {}}
-	m.host = world.Host{Ctx: ctx, Surprise: func(string) {}} // what it costs is measured
+func newLab(ctx context.Context) (*lab, error) {
+	m := &lab{arrivals: map[string]time.Time{}, stop: func() {}}
+	m.host = world.Host{Ctx: ctx, Surprise: func(string) {}} // what it costs is seen in the figures
 	var err error
 	if m.dir, err = os.MkdirTemp("", "delaybridge-pause-"); err != nil {
 		return m, err
@@ -92,7 +92,7 @@ func newPauseLab(ctx context.Context) (*pauseLab, error) {
 	return m, nil
 }
 
-func (m *pauseLab) close(ctx context.Context) error {
+func (m *lab) close(ctx context.Context) error {
 	m.stop()
 	var errs []error
 	for _, p := range m.processes {
@@ -111,21 +111,21 @@ func (m *pauseLab) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (m *pauseLab) consume() error {
+func (m *lab) consume() error {
 	ch, err := m.conn.Channel()
 	if err != nil {
 		return err
 	}
-	if _, err := ch.QueueDeclare(pauseQueue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		return err
 	}
-	if err := ch.QueueBind(pauseQueue, "#", m.topology.ReadyExchange(), false, nil); err != nil {
+	if err := ch.QueueBind(queue, "#", m.topology.ReadyExchange(), false, nil); err != nil {
 		return err
 	}
 	if err := ch.Qos(1000, 0, false); err != nil {
 		return err
 	}
-	deliveries, err := ch.Consume(pauseQueue, "", false, false, false, false, nil)
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
