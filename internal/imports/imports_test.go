@@ -54,6 +54,10 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/sqltx", nil, "it knows databases and none of ours"},
 	{"internal/meters", nil, "it knows Prometheus and none of what is counted"},
 	{"internal/fault/history", nil, "who judges must not share a mistake with those who are judged"},
+	{"internal/fault/shop", []string{"internal/fault/history", "internal/wire", "message", "topology", "internal/sqltx", "consumer", "producer/outbox"}, "it is what all others know, and knows none of them"},
+	{"internal/fault/roles", []string{"internal/fault/history", "internal/fault/shop", "internal/wire", "message", "topology", "internal/broker", "producer", "consumer", "redisbridge"}, "who plays a role does not know what is broken when"},
+	{"internal/fault/world", []string{"internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/skew", "internal/wire", "topology", "internal/broker", "internal/quarantine", "internal/servers", "redisbridge"}, "it can be broken, and does not know how"},
+	{"internal/fault/scenarios", []string{"internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/world", "topology", "internal/quarantine", "internal/servers", "redisbridge"}, "they break a world, and do not know which of them is used when"},
 	{"internal/wiretest", []string{"internal/wire", "message"}, "it shows what clients send, whatever becomes of that"},
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
 }

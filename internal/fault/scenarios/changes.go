@@ -26,7 +26,7 @@ func (i *injection) changeTiers() error {
 		if err != nil {
 			return err
 		}
-		if err := i.furnishAndBind(t); err != nil {
+		if err := i.applyAndBind(t); err != nil {
 			return err
 		}
 		if err := i.changeAll(func(r *roles.Role) { r.Topology = config }); err != nil {
@@ -37,8 +37,8 @@ func (i *injection) changeTiers() error {
 	return nil
 }
 
-// furnishAndBind applies a topology, and has the shop's queues get what comes of its added entry.
-func (i *injection) furnishAndBind(t *topology.Topology) error {
+// applyAndBind applies a topology, and has the shop's queues get what comes of its added entry.
+func (i *injection) applyAndBind(t *topology.Topology) error {
 	if err := i.Apply(t); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (i *injection) prune() error {
 		if err != nil {
 			return err
 		}
-		if err := i.furnishAndBind(t); err != nil {
+		if err := i.applyAndBind(t); err != nil {
 			return err
 		}
 		elder := before
