@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// largeBody is more than a frame of AMQP, and than what a lot of parked messages has room for.
+	// largeBody is more than a frame of AMQP, and than a batch of parked messages has room for.
 	largeBody = 2 << 20
 	// LongestOrder keeps the time to wait at the end short.
 	LongestOrder = 8 * time.Second
