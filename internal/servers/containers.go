@@ -17,6 +17,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	tclog "github.com/testcontainers/testcontainers-go/log"
+
+	"github.com/delaybridge/delaybridge/internal/servers/config"
 )
 
 // prepareTestcontainers makes settings that testcontainers keeps for the whole
@@ -87,14 +89,14 @@ type box struct {
 
 // ship adds the shipped file of that name, and what the container needs besides.
 func (b *box) ship(path, name, more string) error {
-	content, err := shipped.ReadFile("config/" + name)
+	content, err := config.Read(name)
 	if err != nil {
 		return err
 	}
 	if b.files == nil {
 		b.files = map[string]string{}
 	}
-	b.files[path] = string(content) + more
+	b.files[path] = content + more
 	return nil
 }
 

@@ -3,7 +3,6 @@ package servers
 import (
 	"bytes"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +14,9 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-)
 
-// shipped are the settings that containers, compose.yaml and private nodes share.
-//
-//go:embed config
-var shipped embed.FS
+	"github.com/delaybridge/delaybridge/internal/servers/config"
+)
 
 // haltGrace is how long a server may take to shut down before it is killed.
 const haltGrace = 30 * time.Second
@@ -64,21 +60,12 @@ func newNode(name, username string, ports int) (*node, error) {
 // write puts a file into the node's folder: a shipped one, and what this node
 // needs besides. It returns the file's path.
 func (n *node) write(name, more string) (string, error) {
-	content, err := shippedOrNone(name)
+	content, err := config.Read(name)
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(n.dir, name)
 	return path, os.WriteFile(path, []byte(content+more), 0o600)
-}
-
-// shippedOrNone returns the shipped file of that name, if there is one.
-func shippedOrNone(name string) (string, error) {
-	content, err := shipped.ReadFile("config/" + name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return string(content), err
 }
 
 // run has the node's account run a program to its end, to make what the server

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"github.com/delaybridge/delaybridge/internal/servers/config"
 )
 
 // redisInside is the port of a server in its container.
@@ -47,7 +49,7 @@ func newRedisMemberContainer(ctx context.Context, image string, m member) (*Redi
 	// Sentinel rewrites its settings, and those of the servers it watches.
 	settings := path.Join(data, m.file)
 	b.args = slices.Concat([]string{"redis-server", settings}, m.args)
-	content, err := shippedOrNone(m.file)
+	content, err := config.Read(m.file)
 	if err != nil {
 		return nil, errors.Join(err, b.discard(ctx))
 	}
