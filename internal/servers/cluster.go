@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // clusterSize is the smallest number of nodes of which one may fail.
@@ -18,7 +20,7 @@ const clusterSize = 3
 // several that are down waits for a second.
 type Cluster struct {
 	nodes []*RabbitMQ
-	epmd  *server // of private nodes; containers have one each
+	epmd  *lifecycle.Server // of private nodes; containers have one each
 }
 
 // StartCluster starts a cluster of its own, on the settings of a single node,
@@ -60,7 +62,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 // start launches the nodes that have been prepared: they find each other by
 // themselves.
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.each(func(r *RabbitMQ) error { return r.start(ctx) }); err != nil {
+	if err := c.each(func(r *RabbitMQ) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
 	return c.AwaitWhole(ctx)
@@ -68,7 +70,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // AwaitWhole returns when every node sees every other one run, or with an error when ctx ends.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
-	return c.each(func(r *RabbitMQ) error { return r.wrap("join", await(ctx, r.seesAll)) })
+	return c.each(func(r *RabbitMQ) error { return r.Wrap("join", lifecycle.Await(ctx, r.seesAll)) })
 }
 
 // each does something with all nodes at once.
@@ -84,7 +86,7 @@ func (c *Cluster) each(do func(*RabbitMQ) error) error {
 
 // add takes on a node that has been prepared.
 func (c *Cluster) add(r *RabbitMQ) {
-	r.name = fmt.Sprintf("RabbitMQ node %d", len(c.nodes)+1)
+	r.Name = fmt.Sprintf("RabbitMQ node %d", len(c.nodes)+1)
 	c.nodes = append(c.nodes, r)
 }
 

@@ -3,6 +3,8 @@ package servers
 import (
 	"context"
 	"strconv"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // preparePrivate makes nodes that run the distribution's rabbitmq-server.
@@ -36,16 +38,16 @@ func (c *Cluster) startEpmd(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	number := n.ports[0].number
+	number := n.ports[0].Number
 	n.program = []string{"epmd", "-port", strconv.Itoa(number), "-address", "127.0.0.1"}
-	epmd := &server{name: "epmd", instance: n, probe: func(ctx context.Context) error {
-		conn, err := dialWithin(ctx)("tcp", loopback(number))
+	epmd := &lifecycle.Server{Name: "epmd", Instance: n, Probe: func(ctx context.Context) error {
+		conn, err := lifecycle.Dialer(ctx)("tcp", lifecycle.Loopback(number))
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	}}
-	if err := epmd.startOrDiscard(ctx); err != nil {
+	if err := epmd.StartOrDiscard(ctx); err != nil {
 		return 0, err
 	}
 	c.epmd = epmd

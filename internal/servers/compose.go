@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // composeFile is the file at the root of the checkout that describes the containers.
@@ -18,9 +20,9 @@ const composeFile = "compose.yaml"
 
 // A composition is the running containers of compose.yaml.
 type composition struct {
-	command []string // the compose command with all that is said to it each time
-	ports   []port   // AMQP, management, Redis
-	dog     *watchdog
+	command []string         // the compose command with all that is said to it each time
+	ports   []lifecycle.Port // AMQP, management, Redis
+	dog     *lifecycle.Watchdog
 }
 
 // StartComposed is [Start] for people to look at: containers are those of
@@ -38,13 +40,13 @@ func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", composeFile, err)
 	}
-	rabbit := newRabbitMQ(&service{all, "rabbitmq"}, "rabbit@rabbitmq", all.ports[0].number, all.ports[1].number)
-	store := newRedis(&service{all, "redis"}, all.ports[2].number)
+	rabbit := newRabbitMQ(&service{all, "rabbitmq"}, "rabbit@rabbitmq", all.ports[0].Number, all.ports[1].Number)
+	store := newRedis(&service{all, "redis"}, all.ports[2].Number)
 	pair := &Pair{
 		RabbitMQ: rabbit, stopRabbitMQ: rabbit.Stop, Redis: newSingleStore(store), Choice: Containers, composed: all,
 	}
 	// One after the other: both would create the network that they share.
-	for _, start := range []func(context.Context) error{rabbit.start, store.start} {
+	for _, start := range []func(context.Context) error{rabbit.Start, store.Start} {
 		if err := start(ctx); err != nil {
 			return nil, errors.Join(err, pair.Stop(context.WithoutCancel(ctx)))
 		}
@@ -65,7 +67,7 @@ func compose(ctx context.Context, config Config) (*composition, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := reservePorts(3)
+	ports, err := lifecycle.ReservePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +75,12 @@ func compose(ctx context.Context, config Config) (*composition, error) {
 		"env",
 		RabbitMQImageVariable + "=" + config.RabbitMQImage,
 		RedisImageVariable + "=" + config.RedisImage,
-		"DELAYBRIDGE_AMQP_PORT=" + strconv.Itoa(ports[0].number),
-		"DELAYBRIDGE_MANAGEMENT_PORT=" + strconv.Itoa(ports[1].number),
-		"DELAYBRIDGE_REDIS_PORT=" + strconv.Itoa(ports[2].number),
-	}, append(program, "-f", file, "-p", "delaybridge-"+strconv.Itoa(ports[0].number))...)}
-	if all.dog, err = watch(append(all.command, "down", "--volumes", "--timeout", "1")...); err != nil {
-		return nil, errors.Join(err, releasePorts(ports))
+		"DELAYBRIDGE_AMQP_PORT=" + strconv.Itoa(ports[0].Number),
+		"DELAYBRIDGE_MANAGEMENT_PORT=" + strconv.Itoa(ports[1].Number),
+		"DELAYBRIDGE_REDIS_PORT=" + strconv.Itoa(ports[2].Number),
+	}, append(program, "-f", file, "-p", "delaybridge-"+strconv.Itoa(ports[0].Number))...)}
+	if all.dog, err = lifecycle.Watch(append(all.command, "down", "--volumes", "--timeout", "1")...); err != nil {
+		return nil, errors.Join(err, lifecycle.ReleasePorts(ports))
 	}
 	return all, nil
 }
@@ -105,14 +107,14 @@ func (c *composition) run(ctx context.Context, args ...string) ([]byte, error) {
 	full := append(append([]string(nil), c.command[1:]...), args...)
 	output, err := exec.CommandContext(ctx, c.command[0], full...).CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("compose %s: %w: %s", args[0], err, tail(output))
+		return nil, fmt.Errorf("compose %s: %w: %s", args[0], err, lifecycle.Tail(output))
 	}
 	return output, nil
 }
 
 // discard removes the containers, their network and their data.
 func (c *composition) discard() error {
-	return errors.Join(c.dog.release(), releasePorts(c.ports))
+	return errors.Join(c.dog.Release(), lifecycle.ReleasePorts(c.ports))
 }
 
 // A service is one server of a composition.
@@ -126,29 +128,29 @@ func (s *service) do(ctx context.Context, args ...string) error {
 	return err
 }
 
-func (s *service) start(ctx context.Context) error { return s.do(ctx, "up", "-d") }
+func (s *service) Start(ctx context.Context) error { return s.do(ctx, "up", "-d") }
 
-func (s *service) halt(ctx context.Context) error {
+func (s *service) Halt(ctx context.Context) error {
 	// A frozen process cannot shut down; that it was not frozen is no failure.
-	_ = s.resume(ctx)
-	return s.do(ctx, "stop", "--timeout", strconv.Itoa(int(haltGrace.Seconds())))
+	_ = s.Resume(ctx)
+	return s.do(ctx, "stop", "--timeout", strconv.Itoa(int(lifecycle.HaltGrace.Seconds())))
 }
 
-func (s *service) kill(ctx context.Context) error { return s.do(ctx, "kill") }
+func (s *service) Kill(ctx context.Context) error { return s.do(ctx, "kill") }
 
-func (s *service) pause(ctx context.Context) error { return s.do(ctx, "pause") }
+func (s *service) Pause(ctx context.Context) error { return s.do(ctx, "pause") }
 
-func (s *service) resume(ctx context.Context) error { return s.do(ctx, "unpause") }
+func (s *service) Resume(ctx context.Context) error { return s.do(ctx, "unpause") }
 
-func (s *service) discard(ctx context.Context) error { return s.do(ctx, "kill") }
+func (s *service) Discard(ctx context.Context) error { return s.do(ctx, "kill") }
 
-func (s *service) running(ctx context.Context) bool {
+func (s *service) Running(ctx context.Context) bool {
 	// The one form of the question that compose 1.29 and 2 answer alike.
 	output, err := s.all.run(ctx, "ps", "--services", "--filter", "status=running")
 	return err == nil && slices.Contains(strings.Fields(string(output)), s.name)
 }
 
-func (s *service) writeLog(ctx context.Context, to io.Writer) error {
+func (s *service) WriteLog(ctx context.Context, to io.Writer) error {
 	output, err := s.all.run(ctx, "logs", "--no-color", s.name)
 	if err == nil {
 		_, err = to.Write(output)
@@ -156,10 +158,10 @@ func (s *service) writeLog(ctx context.Context, to io.Writer) error {
 	return err
 }
 
-func (s *service) lastLines(ctx context.Context) string {
+func (s *service) LastLines(ctx context.Context) string {
 	output, err := s.all.run(ctx, "logs", "--no-color", "--tail", "40", s.name)
 	if err != nil {
 		return err.Error()
 	}
-	return tail(output)
+	return lifecycle.Tail(output)
 }

@@ -19,6 +19,7 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/delaybridge/delaybridge/internal/servers/config"
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // prepareTestcontainers makes settings that testcontainers keeps for the whole
@@ -47,7 +48,7 @@ func (c Config) missingForContainers(ctx context.Context) error {
 		return fmt.Errorf("no container engine: %w", err)
 	}
 	defer func() { _ = engine.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lifecycle.ProbeTimeout)
 	defer cancel()
 	if _, err := engine.Ping(ctx, client.PingOptions{}); err != nil {
 		return fmt.Errorf("no container engine answers: %w", err)
@@ -69,8 +70,8 @@ func (c Config) missingForContainers(ctx context.Context) error {
 type box struct {
 	name  string
 	image string
-	ports map[string]port   // by the port inside, such as "5672/tcp"
-	files map[string]string // contents by the path inside
+	ports map[string]lifecycle.Port // by the port inside, such as "5672/tcp"
+	files map[string]string         // contents by the path inside
 	// secrets are files, too, which the image hands to the server's user.
 	secrets map[string]string
 	// rewritable are files, too, which the server itself may change.
@@ -78,7 +79,7 @@ type box struct {
 	env        map[string]string
 	args       []string
 	engine     *client.Client
-	dog        *watchdog
+	dog        *lifecycle.Watchdog
 	made       bool
 	// atHome has the container use this machine's network as it is.
 	atHome bool
@@ -103,25 +104,25 @@ func (b *box) ship(path, name, more string) error {
 // newBox reserves a port for each port inside and prepares the clean-up.
 func newBox(b box, inside ...string) (*box, error) {
 	prepareTestcontainers()
-	ports, err := reservePorts(len(inside))
+	ports, err := lifecycle.ReservePorts(len(inside))
 	if err != nil {
 		return nil, err
 	}
-	b.ports = map[string]port{}
+	b.ports = map[string]lifecycle.Port{}
 	for i, p := range inside {
 		b.ports[p] = ports[i]
 	}
-	b.name = fmt.Sprintf("delaybridge-%s-%d", b.name, ports[0].number)
+	b.name = fmt.Sprintf("delaybridge-%s-%d", b.name, ports[0].Number)
 	if b.engine, err = client.New(client.FromEnv); err != nil {
-		return nil, errors.Join(err, releasePorts(ports))
+		return nil, errors.Join(err, lifecycle.ReleasePorts(ports))
 	}
-	if b.dog, err = watch("docker", "rm", "--force", "--volumes", b.name); err != nil {
-		return nil, errors.Join(err, b.engine.Close(), releasePorts(ports))
+	if b.dog, err = lifecycle.Watch("docker", "rm", "--force", "--volumes", b.name); err != nil {
+		return nil, errors.Join(err, b.engine.Close(), lifecycle.ReleasePorts(ports))
 	}
 	return &b, nil
 }
 
-func (b *box) start(ctx context.Context) error {
+func (b *box) Start(ctx context.Context) error {
 	if b.made {
 		_, err := b.engine.ContainerStart(ctx, b.name, client.ContainerStartOptions{})
 		return err
@@ -161,7 +162,7 @@ func (b *box) attach() []testcontainers.ContainerCustomizer {
 	for p, outside := range b.ports {
 		inside = append(inside, p)
 		bindings[network.MustParsePort(p)] = []network.PortBinding{{
-			HostIP: here, HostPort: strconv.Itoa(outside.number),
+			HostIP: here, HostPort: strconv.Itoa(outside.Number),
 		}}
 	}
 	return []testcontainers.ContainerCustomizer{
@@ -179,70 +180,70 @@ func (b *box) attach() []testcontainers.ContainerCustomizer {
 	}
 }
 
-func (b *box) halt(ctx context.Context) error {
+func (b *box) Halt(ctx context.Context) error {
 	// A frozen process cannot shut down; that it was not frozen is no failure.
-	_ = b.resume(ctx)
-	grace := int(haltGrace.Seconds())
+	_ = b.Resume(ctx)
+	grace := int(lifecycle.HaltGrace.Seconds())
 	_, err := b.engine.ContainerStop(ctx, b.name, client.ContainerStopOptions{Timeout: &grace})
 	return err
 }
 
-func (b *box) kill(ctx context.Context) error {
-	if !b.running(ctx) {
+func (b *box) Kill(ctx context.Context) error {
+	if !b.Running(ctx) {
 		return nil
 	}
 	if _, err := b.engine.ContainerKill(ctx, b.name, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
 		return err
 	}
 	// The engine has only sent the signal. A start before the end would change nothing.
-	return await(ctx, func(ctx context.Context) error {
-		if b.running(ctx) {
+	return lifecycle.Await(ctx, func(ctx context.Context) error {
+		if b.Running(ctx) {
 			return errors.New("it has not ended yet")
 		}
 		return nil
 	})
 }
 
-func (b *box) pause(ctx context.Context) error {
+func (b *box) Pause(ctx context.Context) error {
 	// On a busy machine the engine does not always manage to freeze all threads in
 	// its own time.
-	return await(ctx, func(ctx context.Context) error {
+	return lifecycle.Await(ctx, func(ctx context.Context) error {
 		_, err := b.engine.ContainerPause(ctx, b.name, client.ContainerPauseOptions{})
 		return err
 	})
 }
 
-func (b *box) resume(ctx context.Context) error {
+func (b *box) Resume(ctx context.Context) error {
 	_, err := b.engine.ContainerUnpause(ctx, b.name, client.ContainerUnpauseOptions{})
 	return err
 }
 
-func (b *box) discard(context.Context) error {
-	errs := []error{b.dog.release(), b.engine.Close()}
+func (b *box) Discard(context.Context) error {
+	errs := []error{b.dog.Release(), b.engine.Close()}
 	for _, n := range b.bridges {
 		errs = append(errs, n.leave())
 	}
 	for _, p := range b.ports {
-		errs = append(errs, p.token.Close())
+		errs = append(errs, p.Release())
 	}
 	return errors.Join(errs...)
 }
 
-func (b *box) running(ctx context.Context) bool {
+func (b *box) Running(ctx context.Context) bool {
 	found, err := b.engine.ContainerInspect(ctx, b.name, client.ContainerInspectOptions{})
 	return err == nil && found.Container.State.Running
 }
 
-func (b *box) writeLog(ctx context.Context, to io.Writer) error {
+func (b *box) WriteLog(ctx context.Context, to io.Writer) error {
 	cmd := exec.CommandContext(ctx, "docker", "logs", b.name)
 	cmd.Stdout, cmd.Stderr = to, to
 	return cmd.Run()
 }
 
-func (b *box) lastLines(ctx context.Context) string {
+func (b *box) LastLines(ctx context.Context) string {
 	output, err := exec.CommandContext(ctx, "docker", "logs", "--tail", "40", b.name).CombinedOutput()
 	if err != nil {
 		return errors.Join(err, errors.New(string(output))).Error()
 	}
-	return tail(output)
+	return lifecycle.Tail(output)
 }

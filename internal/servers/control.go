@@ -19,7 +19,7 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, command[0], append(command[1:], args...)...)
-	if i, ok := r.instance.(*node); ok {
+	if i, ok := r.Instance.(*node); ok {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: i.account.credential()}
 	}
 	output, err := cmd.CombinedOutput()
@@ -32,7 +32,7 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 // ControlCommand returns the program and the arguments that run rabbitmqctl on the
 // server, to be completed by what it is to do.
 func (r *RabbitMQ) ControlCommand() ([]string, error) {
-	switch i := r.instance.(type) {
+	switch i := r.Instance.(type) {
 	case *node:
 		program := filepath.Join(rabbitMQDirs, "bin", "rabbitmqctl")
 		if _, err := os.Stat(program); err != nil {

@@ -9,5 +9,5 @@
 // too. The databases are always private nodes.
 //
 // No server outlives the process that started it, not even after kill -9: see
-// watchdog.
+// lifecycle.
 package servers

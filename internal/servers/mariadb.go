@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // mariaDBAccount is who a private server runs as. The package with nothing but
@@ -17,14 +19,14 @@ const mariaDBAccount = "nobody"
 // MariaDB is a private MariaDB server with the settings it comes with, a commit
 // is on disk, but for [mostClients].
 type MariaDB struct {
-	server
+	lifecycle.Server
 	port int
 }
 
 // DSN is the server's address as github.com/go-sql-driver/mysql reads it, of a
 // user who may do everything, and without a database. It stays the same for the
 // life of the server.
-func (m *MariaDB) DSN() string { return "root@tcp(" + loopback(m.port) + ")/" }
+func (m *MariaDB) DSN() string { return "root@tcp(" + lifecycle.Loopback(m.port) + ")/" }
 
 // StartMariaDB starts a server of its own from the distribution's package, and
 // returns when it answers. The caller owes it a Stop.
@@ -36,12 +38,12 @@ func StartMariaDB(ctx context.Context) (*MariaDB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare MariaDB: %w", err)
 	}
-	m := &MariaDB{port: n.ports[0].number}
-	m.server = server{name: "MariaDB", instance: n, probe: m.answers}
+	m := &MariaDB{port: n.ports[0].Number}
+	m.Server = lifecycle.Server{Name: "MariaDB", Instance: n, Probe: m.answers}
 	if err := n.installMariaDB(ctx, m.port); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare MariaDB: %w", err), n.discard(ctx))
+		return nil, errors.Join(fmt.Errorf("prepare MariaDB: %w", err), n.Discard(ctx))
 	}
-	if err := m.startOrDiscard(ctx); err != nil {
+	if err := m.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -69,7 +71,7 @@ func (n *node) installMariaDB(ctx context.Context, number int) error {
 
 // answers returns nil once the server greets its clients.
 func (m *MariaDB) answers(ctx context.Context) error {
-	conn, err := dialWithin(ctx)("tcp", loopback(m.port))
+	conn, err := lifecycle.Dialer(ctx)("tcp", lifecycle.Loopback(m.port))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/moby/moby/client"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // removeNetwork removes a network once nothing is in it: when this process is
@@ -28,7 +30,7 @@ exit 1
 // other by name.
 type bridge struct {
 	name string
-	dog  *watchdog
+	dog  *lifecycle.Watchdog
 
 	mu      sync.Mutex
 	members int
@@ -38,11 +40,11 @@ type bridge struct {
 func newBridge(ctx context.Context, engine *client.Client) (*bridge, error) {
 	b := &bridge{name: "delaybridge-" + strings.ToLower(rand.Text()[:12])}
 	var err error
-	if b.dog, err = watch("/bin/sh", "-c", removeNetwork, "network", b.name); err != nil {
+	if b.dog, err = lifecycle.Watch("/bin/sh", "-c", removeNetwork, "network", b.name); err != nil {
 		return nil, err
 	}
 	if _, err := engine.NetworkCreate(ctx, b.name, client.NetworkCreateOptions{Driver: "bridge"}); err != nil {
-		return nil, errors.Join(err, b.dog.release())
+		return nil, errors.Join(err, b.dog.Release())
 	}
 	return b, nil
 }
@@ -72,7 +74,7 @@ func (b *bridge) leave() error {
 	if !empty {
 		return nil
 	}
-	return b.dog.release()
+	return b.dog.Release()
 }
 
 // introduce makes two containers know each other by name.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // postgreSQLDirs is where Debian keeps the programs of each major version, which
@@ -25,7 +27,7 @@ const postgreSQLUser = "postgres"
 // PostgreSQL is a private PostgreSQL server with the settings it comes with, a
 // commit is on disk, but for [mostClients].
 type PostgreSQL struct {
-	server
+	lifecycle.Server
 	port int
 }
 
@@ -33,7 +35,7 @@ type PostgreSQL struct {
 // same for the life of the server.
 func (p *PostgreSQL) URL() string {
 	u := url.URL{
-		Scheme: "postgres", User: url.User(postgreSQLUser), Host: loopback(p.port),
+		Scheme: "postgres", User: url.User(postgreSQLUser), Host: lifecycle.Loopback(p.port),
 		Path: "/postgres", RawQuery: "sslmode=disable",
 	}
 	return u.String()
@@ -50,12 +52,12 @@ func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
 	}
-	p := &PostgreSQL{port: n.ports[0].number}
-	p.server = server{name: "PostgreSQL", instance: n, probe: p.answers}
+	p := &PostgreSQL{port: n.ports[0].Number}
+	p.Server = lifecycle.Server{Name: "PostgreSQL", Instance: n, Probe: p.answers}
 	if err := n.initDB(ctx, p.port); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare PostgreSQL: %w", err), n.discard(ctx))
+		return nil, errors.Join(fmt.Errorf("prepare PostgreSQL: %w", err), n.Discard(ctx))
 	}
-	if err := p.startOrDiscard(ctx); err != nil {
+	if err := p.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -66,7 +68,7 @@ func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
 func (p *PostgreSQL) Restart(ctx context.Context) error {
 	const refusal, patience = "pre-existing shared memory block", 30 * time.Second
 	for began := time.Now(); ; {
-		err := p.server.Restart(ctx)
+		err := p.Server.Restart(ctx)
 		if err == nil || !strings.Contains(err.Error(), refusal) || time.Since(began) > patience {
 			return err
 		}
@@ -82,11 +84,11 @@ func (p *PostgreSQL) Restart(ctx context.Context) error {
 // System V shared memory behind; so it is asked first, for the kind of shutdown
 // that does not wait for its clients.
 func (p *PostgreSQL) Stop(ctx context.Context) error {
-	if n, ok := p.instance.(*node); ok && n.process.alive() {
+	if n, ok := p.Instance.(*node); ok && n.process.alive() {
 		_ = n.process.signal(syscall.SIGINT)
-		n.process.terminate(haltGrace)
+		n.process.terminate(lifecycle.HaltGrace)
 	}
-	return p.server.Stop(ctx)
+	return p.Server.Stop(ctx)
 }
 
 // initDB makes the folder of the data and the server's command line.
@@ -114,7 +116,7 @@ func (n *node) initDB(ctx context.Context, number int) error {
 func (p *PostgreSQL) answers(ctx context.Context) error {
 	programs, err := findPostgreSQL()
 	if err != nil {
-		return hopeless{err}
+		return lifecycle.Hopeless(err)
 	}
 	return exec.CommandContext(ctx, filepath.Join(programs, "pg_isready"),
 		"--quiet", "--host=127.0.0.1", "--port="+strconv.Itoa(p.port)).Run()

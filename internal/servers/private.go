@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/config"
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
-
-// haltGrace is how long a server may take to shut down before it is killed.
-const haltGrace = 30 * time.Second
 
 // node is a server program of the distribution as a private child process.
 type node struct {
@@ -27,8 +23,8 @@ type node struct {
 	program []string // command line
 	env     []string
 	account *account // whom the program runs as; nil is the current user
-	ports   []port
-	dog     *watchdog
+	ports   []lifecycle.Port
+	dog     *lifecycle.Watchdog
 	process *process
 }
 
@@ -43,16 +39,16 @@ func newNode(name, username string, ports int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	dog, err := watch("rm", "-rf", "--", dir)
+	dog, err := lifecycle.Watch("rm", "-rf", "--", dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	n := &node{dir: dir, account: who, dog: dog}
-	if n.ports, err = reservePorts(ports); err != nil {
-		return nil, errors.Join(err, dog.release())
+	if n.ports, err = lifecycle.ReservePorts(ports); err != nil {
+		return nil, errors.Join(err, dog.Release())
 	}
 	if err := who.canEnter(filepath.Dir(dir)); err != nil {
-		return nil, errors.Join(err, n.discard(context.Background()))
+		return nil, errors.Join(err, n.Discard(context.Background()))
 	}
 	return n, nil
 }
@@ -79,12 +75,12 @@ func (n *node) run(ctx context.Context, program string, args ...string) error {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.account.credential()}
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, tail(output))
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, lifecycle.Tail(output))
 	}
 	return nil
 }
 
-func (n *node) start(context.Context) error {
+func (n *node) Start(context.Context) error {
 	if err := n.account.own(n.dir); err != nil {
 		return err
 	}
@@ -102,31 +98,31 @@ func (n *node) start(context.Context) error {
 	return err
 }
 
-func (n *node) halt(context.Context) error {
-	n.process.terminate(haltGrace)
+func (n *node) Halt(context.Context) error {
+	n.process.terminate(lifecycle.HaltGrace)
 	return nil
 }
 
-func (n *node) kill(context.Context) error {
+func (n *node) Kill(context.Context) error {
 	n.process.kill()
 	return nil
 }
 
-func (n *node) pause(context.Context) error { return n.process.pause() }
+func (n *node) Pause(context.Context) error { return n.process.pause() }
 
-func (n *node) resume(context.Context) error { return n.process.signal(syscall.SIGCONT) }
+func (n *node) Resume(context.Context) error { return n.process.signal(syscall.SIGCONT) }
 
-func (n *node) discard(context.Context) error {
+func (n *node) Discard(context.Context) error {
 	n.process.kill()
-	return errors.Join(n.dog.release(), releasePorts(n.ports))
+	return errors.Join(n.dog.Release(), lifecycle.ReleasePorts(n.ports))
 }
 
-func (n *node) running(context.Context) bool { return n.process.alive() }
+func (n *node) Running(context.Context) bool { return n.process.alive() }
 
 func (n *node) log() string { return filepath.Join(n.dir, "log") }
 
 // writeLog adds what RabbitMQ writes into files of its own.
-func (n *node) writeLog(_ context.Context, to io.Writer) error {
+func (n *node) WriteLog(_ context.Context, to io.Writer) error {
 	files, err := filepath.Glob(filepath.Join(n.dir, "logs", "*.log"))
 	for _, file := range append(files, n.log()) {
 		content, failed := os.ReadFile(file)
@@ -138,19 +134,12 @@ func (n *node) writeLog(_ context.Context, to io.Writer) error {
 	return err
 }
 
-func (n *node) lastLines(context.Context) string {
+func (n *node) LastLines(context.Context) string {
 	content, err := os.ReadFile(n.log())
 	if err != nil {
 		return err.Error()
 	}
-	return tail(content)
-}
-
-// tail returns the last lines of a log: enough for the report of an Erlang crash.
-func tail(log []byte) string {
-	const most = 40
-	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-most):], []byte("\n")))
+	return lifecycle.Tail(content)
 }
 
 // An account is the system user that a server's package came with.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // A process is a server program and all it forks: a process group.
@@ -25,7 +27,7 @@ const gate = `read -r _ || exit; exec "$@" </dev/null`
 
 // launch starts a program as the leader of a new process group, guarded by dog.
 // It takes over Args, Dir, Env, Stdout, Stderr and the credential of cmd.
-func launch(cmd *exec.Cmd, dog *watchdog) (*process, error) {
+func launch(cmd *exec.Cmd, dog *lifecycle.Watchdog) (*process, error) {
 	cmd.Args = append([]string{"sh", "-c", gate, cmd.Path}, cmd.Args...)
 	cmd.Path = "/bin/sh"
 	if cmd.SysProcAttr == nil {
@@ -40,7 +42,7 @@ func launch(cmd *exec.Cmd, dog *watchdog) (*process, error) {
 		return nil, err
 	}
 	p := &process{group: cmd.Process.Pid, exited: make(chan struct{})}
-	guarded := dog.guard(p.group)
+	guarded := dog.Guard(p.group)
 	if guarded == nil {
 		_, guarded = io.WriteString(open, "\n")
 	}
@@ -48,7 +50,7 @@ func launch(cmd *exec.Cmd, dog *watchdog) (*process, error) {
 		defer close(p.exited)
 		p.err = cmd.Wait()
 		p.endGroup()
-		_ = dog.guard(0)
+		_ = dog.Guard(0)
 	}()
 	if guarded != nil {
 		p.kill()

@@ -5,25 +5,27 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // A Program is a child process that dies with this one, as a private node does.
 type Program struct {
 	process *process
-	dog     *watchdog
+	dog     *lifecycle.Watchdog
 }
 
 // Spawn starts a program in the background. The caller owes it a Stop. The
 // program reads nothing from standard input, and is the leader of a new process
 // group, so that Ctrl-C at the terminal does not reach it.
 func Spawn(cmd *exec.Cmd) (*Program, error) {
-	dog, err := watch("true")
+	dog, err := lifecycle.Watch("true")
 	if err != nil {
 		return nil, err
 	}
 	p, err := launch(cmd, dog)
 	if err != nil {
-		return nil, errors.Join(err, dog.release())
+		return nil, errors.Join(err, dog.Release())
 	}
 	return &Program{process: p, dog: dog}, nil
 }
@@ -43,5 +45,5 @@ func (p *Program) Signal(sig syscall.Signal) error { return p.process.signal(sig
 func (p *Program) Stop(grace time.Duration) error {
 	p.process.terminate(grace)
 	<-p.process.exited
-	return errors.Join(p.process.err, p.dog.release())
+	return errors.Join(p.process.err, p.dog.Release())
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // credentials of RabbitMQ's default user, who may do everything.
@@ -17,7 +19,7 @@ const (
 
 // RabbitMQ is a running RabbitMQ node with the management plugin.
 type RabbitMQ struct {
-	server
+	lifecycle.Server
 	nodeName                 string
 	amqpPort, managementPort int
 
@@ -33,7 +35,7 @@ func (r *RabbitMQ) AMQPURL() string {
 	u := url.URL{
 		Scheme: "amqp",
 		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
-		Host:   loopback(r.amqpPort),
+		Host:   lifecycle.Loopback(r.amqpPort),
 		Path:   "/",
 	}
 	return u.String()
@@ -45,7 +47,7 @@ func (r *RabbitMQ) ManagementURL() string {
 	u := url.URL{
 		Scheme: "http",
 		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
-		Host:   loopback(r.managementPort),
+		Host:   lifecycle.Loopback(r.managementPort),
 	}
 	return u.String()
 }
@@ -75,15 +77,15 @@ func (c Config) startRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 }
 
 // newRabbitMQ makes the handle of a server that is not started yet.
-func newRabbitMQ(i instance, nodeName string, amqpPort, managementPort int) *RabbitMQ {
+func newRabbitMQ(i lifecycle.Instance, nodeName string, amqpPort, managementPort int) *RabbitMQ {
 	r := &RabbitMQ{nodeName: nodeName, amqpPort: amqpPort, managementPort: managementPort}
-	r.server = server{name: "RabbitMQ", instance: i, probe: r.answers}
+	r.Server = lifecycle.Server{Name: "RabbitMQ", Instance: i, Probe: r.answers}
 	return r
 }
 
 // answers returns nil once both AMQP and the management API do their work.
 func (r *RabbitMQ) answers(ctx context.Context) error {
-	conn, err := amqp.DialConfig(r.AMQPURL(), amqp.Config{Dial: dialWithin(ctx)})
+	conn, err := amqp.DialConfig(r.AMQPURL(), amqp.Config{Dial: lifecycle.Dialer(ctx)})
 	if err != nil {
 		return err
 	}
@@ -96,7 +98,7 @@ func (r *RabbitMQ) answers(ctx context.Context) error {
 
 // ask reads from the management API.
 func (r *RabbitMQ) ask(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lifecycle.ProbeTimeout)
 	defer cancel()
 	return Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")
 }

@@ -16,9 +16,9 @@ func startRabbitMQContainer(ctx context.Context, image string) (*RabbitMQ, error
 		return nil, err
 	}
 	if err := b.configureRabbitMQ(membership{}); err != nil {
-		return nil, errors.Join(err, b.discard(ctx))
+		return nil, errors.Join(err, b.Discard(ctx))
 	}
-	if err := r.startOrDiscard(ctx); err != nil {
+	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -30,14 +30,14 @@ const stompPort, mqttPort = "61613/tcp", "1883/tcp"
 // EnableProtocols has the server speak STOMP and MQTT, too, and returns their ports on the loopback interface. It takes
 // a container.
 func (r *RabbitMQ) EnableProtocols(ctx context.Context) (stomp, mqtt int, err error) {
-	b, ok := r.instance.(*box)
+	b, ok := r.Instance.(*box)
 	if !ok {
-		return 0, 0, fmt.Errorf("STOMP and MQTT: not for a %T: set %s=%s", r.instance, ChoiceVariable, Containers)
+		return 0, 0, fmt.Errorf("STOMP and MQTT: not for a %T: set %s=%s", r.Instance, ChoiceVariable, Containers)
 	}
 	if out, err := exec.CommandContext(ctx, "docker", "exec", b.name, "rabbitmq-plugins", "enable", "rabbitmq_stomp", "rabbitmq_mqtt").CombinedOutput(); err != nil {
 		return 0, 0, fmt.Errorf("rabbitmq-plugins enable: %w: %s", err, out)
 	}
-	return b.ports[stompPort].number, b.ports[mqttPort].number, nil
+	return b.ports[stompPort].Number, b.ports[mqttPort].Number, nil
 }
 
 // newRabbitMQContainer prepares a container that is not configured yet.
@@ -47,7 +47,7 @@ func newRabbitMQContainer(image string) (*RabbitMQ, *box, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
 	}
-	return newRabbitMQ(b, "rabbit@"+b.name, b.ports[amqp].number, b.ports[management].number), b, nil
+	return newRabbitMQ(b, "rabbit@"+b.name, b.ports[amqp].Number, b.ports[management].Number), b, nil
 }
 
 // configureRabbitMQ puts settings where the image looks for them.

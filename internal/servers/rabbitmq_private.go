@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // rabbitMQDirs is where distributions keep the server's own start script. The
@@ -41,20 +43,20 @@ func startPrivateRabbitMQ(ctx context.Context, t *TLS) (*RabbitMQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := reservePort()
+	mapper, err := lifecycle.ReservePort()
 	if err != nil {
-		return nil, errors.Join(err, n.discard(ctx))
+		return nil, errors.Join(err, n.Discard(ctx))
 	}
 	n.ports = append(n.ports, mapper)
 	n.program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.program...)
-	err = configureRabbitMQ(r, n, mapper.number, membership{})
+	err = configureRabbitMQ(r, n, mapper.Number, membership{})
 	if err == nil && t != nil {
 		err = r.overTLS(n, t)
 	}
 	if err != nil {
-		return nil, errors.Join(err, n.discard(ctx))
+		return nil, errors.Join(err, n.Discard(ctx))
 	}
-	if err := r.startOrDiscard(ctx); err != nil {
+	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -71,8 +73,8 @@ func newPrivateRabbitMQ() (*RabbitMQ, *node, error) {
 		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
 	}
 	n.program = []string{program}
-	name := fmt.Sprintf("delaybridge-%d@localhost", n.ports[amqpPort].number)
-	return newRabbitMQ(n, name, n.ports[amqpPort].number, n.ports[managementPort].number), n, nil
+	name := fmt.Sprintf("delaybridge-%d@localhost", n.ports[amqpPort].Number)
+	return newRabbitMQ(n, name, n.ports[amqpPort].Number, n.ports[managementPort].Number), n, nil
 }
 
 // findRabbitMQ returns the path of the server's start script.
@@ -108,7 +110,7 @@ management.tcp.port = %d
 		"RABBITMQ_MNESIA_BASE="+dir("data"),
 		"RABBITMQ_LOG_BASE="+dir("logs"),
 		"RABBITMQ_PID_FILE="+dir("pid"),
-		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.ports[distributionPort].number),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.ports[distributionPort].Number),
 		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 	)

@@ -10,15 +10,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"time"
-)
 
-// probeTimeout bounds one question to a starting server.
-const probeTimeout = 5 * time.Second
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+)
 
 // Redis is a running Redis server that syncs every write to disk.
 type Redis struct {
-	server
+	lifecycle.Server
 	port    int
 	busPort int // for the other nodes of a Redis Cluster
 	tlsPort int // 0 without TLS
@@ -33,7 +31,7 @@ func (r *Redis) address() string {
 	if r.tlsPort != 0 {
 		return net.JoinHostPort("localhost", strconv.Itoa(r.tlsPort))
 	}
-	return loopback(r.port)
+	return lifecycle.Loopback(r.port)
 }
 
 // settingsAddress is address as Redis' settings have it.
@@ -63,7 +61,7 @@ func (c Config) startRedis(ctx context.Context) (*Redis, error) {
 	}
 	r, err := startPrivateRedis(ctx, member{file: "redis.conf", ports: 1, env: otherClock(c.RedisAhead), tls: c.TLS})
 	if err == nil && c.RedisAhead != 0 {
-		if err = r.wrap("set the clock of", r.checkClock(ctx, c.RedisAhead)); err != nil {
+		if err = r.Wrap("set the clock of", r.checkClock(ctx, c.RedisAhead)); err != nil {
 			err = errors.Join(err, r.Stop(ctx))
 		}
 	}
@@ -71,9 +69,9 @@ func (c Config) startRedis(ctx context.Context) (*Redis, error) {
 }
 
 // newRedis makes the handle of a server that is not started yet.
-func newRedis(i instance, port int) *Redis {
+func newRedis(i lifecycle.Instance, port int) *Redis {
 	r := &Redis{port: port}
-	r.server = server{name: "Redis", instance: i, probe: r.answers}
+	r.Server = lifecycle.Server{Name: "Redis", Instance: i, Probe: r.answers}
 	return r
 }
 
@@ -83,7 +81,7 @@ func startPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.startOrDiscard(ctx); err != nil {
+	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -105,16 +103,16 @@ func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 	}
 	numbers := make([]int, ports)
 	for i, p := range n.ports {
-		numbers[i] = p.number
+		numbers[i] = p.Number
 	}
 	if m.tls != nil {
 		if m.tls, err = m.tls.copyTo(n); err != nil {
-			return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
+			return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.Discard(ctx))
 		}
 	}
 	settings, err := n.write(m.file, m.settings(n.dir, numbers))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.discard(ctx))
+		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.Discard(ctx))
 	}
 	n.program = append([]string{program, settings}, m.args...)
 	for name, value := range m.env {
@@ -126,7 +124,7 @@ func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 // answers returns nil once the server has loaded its data: until then PING is
 // answered with an error.
 func (r *Redis) answers(ctx context.Context) error {
-	conn, err := dialWithin(ctx)("tcp", loopback(r.port))
+	conn, err := lifecycle.Dialer(ctx)("tcp", lifecycle.Loopback(r.port))
 	if err != nil {
 		return err
 	}
@@ -142,16 +140,4 @@ func (r *Redis) answers(ctx context.Context) error {
 		return fmt.Errorf("PING: %s", answer)
 	}
 	return nil
-}
-
-// dialWithin returns a dialer whose connections live no longer than probeTimeout.
-func dialWithin(ctx context.Context) func(network, address string) (net.Conn, error) {
-	return func(network, address string) (net.Conn, error) {
-		dialer := net.Dialer{Timeout: probeTimeout}
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return conn, conn.SetDeadline(time.Now().Add(probeTimeout))
-	}
 }

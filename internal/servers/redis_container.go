@@ -23,10 +23,10 @@ func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
 	if err := b.ship(settings, "redis.conf", ""); err != nil {
-		return nil, errors.Join(err, b.discard(ctx))
+		return nil, errors.Join(err, b.Discard(ctx))
 	}
-	r := newRedis(b, b.ports[inside].number)
-	if err := r.startOrDiscard(ctx); err != nil {
+	r := newRedis(b, b.ports[inside].Number)
+	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -44,14 +44,14 @@ func newRedisMemberContainer(ctx context.Context, image string, m member) (*Redi
 	}
 	numbers := make([]int, m.ports)
 	for i, name := range names {
-		numbers[i] = b.ports[name].number
+		numbers[i] = b.ports[name].Number
 	}
 	// Sentinel rewrites its settings, and those of the servers it watches.
 	settings := path.Join(data, m.file)
 	b.args = slices.Concat([]string{"redis-server", settings}, m.args)
 	content, err := config.Read(m.file)
 	if err != nil {
-		return nil, errors.Join(err, b.discard(ctx))
+		return nil, errors.Join(err, b.Discard(ctx))
 	}
 	b.rewritable = map[string]string{settings: content + m.settings(data, numbers)}
 	return m.handle(b, numbers), nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // A member is what one Redis server of a layout has of its own.
@@ -31,7 +33,7 @@ func (m member) settings(dir string, ports []int) string {
 }
 
 // handle makes the handle of the server.
-func (m member) handle(i instance, ports []int) *Redis {
+func (m member) handle(i lifecycle.Instance, ports []int) *Redis {
 	r := newRedis(i, ports[0])
 	r.busPort = ports[m.ports-1]
 	if m.tls != nil {

@@ -7,13 +7,15 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // Replicate makes the server a replica of another one of the same kind, in
 // place of all it holds, and returns when it has caught up with what the
 // primary held. It is a primary again after a restart.
 func (r *Redis) Replicate(ctx context.Context, primary *Redis) error {
-	return r.wrap("replicate", r.replicate(ctx, primary))
+	return r.Wrap("replicate", r.replicate(ctx, primary))
 }
 
 func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
@@ -29,14 +31,14 @@ func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
 			if err := own.ReplicaOf(ctx, at.host, at.port).Err(); err != nil {
 				return err
 			}
-			if err := await(ctx, func(ctx context.Context) error { return linked(ctx, own) }); err != nil {
+			if err := lifecycle.Await(ctx, func(ctx context.Context) error { return linked(ctx, own) }); err != nil {
 				return err
 			}
 			state, err := replication(ctx, other)
 			if err != nil {
 				return err
 			}
-			return await(ctx, func(ctx context.Context) error { return caughtUp(ctx, own, state["master_repl_offset"]) })
+			return lifecycle.Await(ctx, func(ctx context.Context) error { return caughtUp(ctx, own, state["master_repl_offset"]) })
 		})
 	})
 }
@@ -45,7 +47,7 @@ func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
 type peer struct{ host, port string }
 
 func (r *Redis) peer() peer {
-	if b, contained := r.instance.(*box); contained {
+	if b, contained := r.Instance.(*box); contained {
 		return peer{b.name, strconv.Itoa(redisInside)}
 	}
 	return peer{"127.0.0.1", strconv.Itoa(r.port)}
@@ -53,17 +55,17 @@ func (r *Redis) peer() peer {
 
 // meet makes two servers reach each other.
 func (r *Redis) meet(ctx context.Context, other *Redis) error {
-	switch one := r.instance.(type) {
+	switch one := r.Instance.(type) {
 	case *node:
-		if _, same := other.instance.(*node); same {
+		if _, same := other.Instance.(*node); same {
 			return nil
 		}
 	case *box:
-		if two, same := other.instance.(*box); same {
+		if two, same := other.Instance.(*box); same {
 			return introduce(ctx, one, two)
 		}
 	}
-	return fmt.Errorf("a %T and a %T cannot reach each other", r.instance, other.instance)
+	return fmt.Errorf("a %T and a %T cannot reach each other", r.Instance, other.Instance)
 }
 
 // prepare makes a server fit for either role.
@@ -82,22 +84,22 @@ func prepare(ctx context.Context, c *redis.Client, own peer) error {
 // Promote makes a replica a primary with what it has received. Nobody else is
 // told.
 func (r *Redis) Promote(ctx context.Context) error {
-	return r.wrap("promote", r.command(func(c *redis.Client) error { return c.ReplicaOf(ctx, "NO", "ONE").Err() }))
+	return r.Wrap("promote", r.command(func(c *redis.Client) error { return c.ReplicaOf(ctx, "NO", "ONE").Err() }))
 }
 
 // FailOver has a primary and its replica exchange roles, and returns when they
 // have. Writes wait meanwhile; none that was acknowledged is lost. Afterwards
 // this server refuses them (READONLY).
 func (r *Redis) FailOver(ctx context.Context) error {
-	return r.wrap("fail over", r.command(func(c *redis.Client) error {
+	return r.Wrap("fail over", r.command(func(c *redis.Client) error {
 		// Without a limit the server would try, and hold back writes, for ever.
-		if err := c.Do(ctx, "FAILOVER", "TIMEOUT", startTimeout.Milliseconds()).Err(); err != nil {
+		if err := c.Do(ctx, "FAILOVER", "TIMEOUT", lifecycle.StartTimeout.Milliseconds()).Err(); err != nil {
 			return err
 		}
-		err := await(ctx, func(ctx context.Context) error {
+		err := lifecycle.Await(ctx, func(ctx context.Context) error {
 			state, err := replication(ctx, c)
 			if err == nil && state["role"] == "master" && state["master_failover_state"] == "no-failover" {
-				return hopeless{errors.New("the server has given it up")}
+				return lifecycle.Hopeless(errors.New("the server has given it up"))
 			}
 			return errors.Join(err, linked(ctx, c))
 		})
@@ -110,7 +112,7 @@ func (r *Redis) FailOver(ctx context.Context) error {
 
 // command connects for as long as do takes.
 func (r *Redis) command(do func(*redis.Client) error) error {
-	c := redis.NewClient(&redis.Options{Addr: loopback(r.port), MaxRetries: -1, DialTimeout: probeTimeout, ReadTimeout: probeTimeout})
+	c := redis.NewClient(&redis.Options{Addr: lifecycle.Loopback(r.port), MaxRetries: -1, DialTimeout: lifecycle.ProbeTimeout, ReadTimeout: lifecycle.ProbeTimeout})
 	return errors.Join(do(c), c.Close())
 }
 
@@ -140,7 +142,7 @@ func linked(ctx context.Context, c *redis.Client) error {
 func caughtUp(ctx context.Context, replica *redis.Client, primary string) error {
 	want, err := strconv.ParseInt(primary, 10, 64)
 	if err != nil {
-		return hopeless{err}
+		return lifecycle.Hopeless(err)
 	}
 	state, err := replication(ctx, replica)
 	if err != nil {

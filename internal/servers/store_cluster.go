@@ -6,6 +6,8 @@ import (
 	"net/url"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // slotsInAll is the number of hash slots of every Redis Cluster.
@@ -22,15 +24,15 @@ func (s *Store) startCluster(ctx context.Context, c Config) error {
 		if err != nil {
 			return err
 		}
-		r.name = fmt.Sprintf("Redis node %d", i+1)
+		r.Name = fmt.Sprintf("Redis node %d", i+1)
 		s.nodes = append(s.nodes, r)
 	}
-	if err := s.each(s.nodes, func(r *Redis) error { return r.start(ctx) }); err != nil {
+	if err := s.each(s.nodes, func(r *Redis) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
 	query := url.Values{}
 	for i, r := range s.nodes {
-		if err := r.wrap("join", r.command(func(c *redis.Client) error { return s.join(ctx, c, i) })); err != nil {
+		if err := r.Wrap("join", r.command(func(c *redis.Client) error { return s.join(ctx, c, i) })); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -58,8 +60,8 @@ func (s *Store) join(ctx context.Context, c *redis.Client, i int) error {
 // awaitCluster returns when every node sees all slots served.
 func (s *Store) awaitCluster(ctx context.Context) error {
 	return s.each(s.nodes, func(r *Redis) error {
-		return r.wrap("join", r.command(func(c *redis.Client) error {
-			return await(ctx, func(ctx context.Context) error { return seesCluster(ctx, c) })
+		return r.Wrap("join", r.command(func(c *redis.Client) error {
+			return lifecycle.Await(ctx, func(ctx context.Context) error { return seesCluster(ctx, c) })
 		}))
 	})
 }

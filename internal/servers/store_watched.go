@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 const (
@@ -35,9 +37,9 @@ func (s *Store) startWatched(ctx context.Context, c Config) error {
 		if err != nil {
 			return err
 		}
-		r.name = "Redis " + name
+		r.Name = "Redis " + name
 		s.nodes = append(s.nodes, r)
-		if err := r.start(ctx); err != nil {
+		if err := r.Start(ctx); err != nil {
 			return err
 		}
 		follow = "replicaof " + r.settingsAddress() + "\n"
@@ -50,8 +52,8 @@ func (s *Store) startWatched(ctx context.Context, c Config) error {
 
 // awaitLink returns when the server is a replica that follows its primary.
 func (r *Redis) awaitLink(ctx context.Context) error {
-	return r.wrap("replicate", r.command(func(c *redis.Client) error {
-		return await(ctx, func(ctx context.Context) error { return linked(ctx, c) })
+	return r.Wrap("replicate", r.command(func(c *redis.Client) error {
+		return lifecycle.Await(ctx, func(ctx context.Context) error { return linked(ctx, c) })
 	}))
 }
 
@@ -75,18 +77,18 @@ sentinel failover-timeout %[1]s 10000
 		if err != nil {
 			return err
 		}
-		r.name = fmt.Sprintf("Sentinel %d", i+1)
+		r.Name = fmt.Sprintf("Sentinel %d", i+1)
 		s.sentinels = append(s.sentinels, r)
 		if i > 0 {
 			query.Add("addr", r.address())
 		}
 	}
 	s.url = s.sentinels[0].URL() + "?" + query.Encode()
-	if err := s.each(s.sentinels, func(r *Redis) error { return r.start(ctx) }); err != nil {
+	if err := s.each(s.sentinels, func(r *Redis) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
 	return s.each(s.sentinels, func(r *Redis) error {
-		return r.wrap("watch", await(ctx, r.seesPair))
+		return r.Wrap("watch", lifecycle.Await(ctx, r.seesPair))
 	})
 }
 
@@ -106,7 +108,7 @@ func (r *Redis) seesPair(ctx context.Context) error {
 
 // primary asks a Sentinel for the address of the primary.
 func (r *Redis) primary(ctx context.Context) (address string, err error) {
-	err = r.wrap("ask", r.sentinel(func(c *redis.SentinelClient) error {
+	err = r.Wrap("ask", r.sentinel(func(c *redis.SentinelClient) error {
 		at, err := c.GetMasterAddrByName(ctx, watchedName).Result()
 		if err == nil {
 			address = net.JoinHostPort(at[0], at[1])
@@ -118,14 +120,14 @@ func (r *Redis) primary(ctx context.Context) (address string, err error) {
 
 // sentinel connects to a Sentinel for as long as do takes.
 func (r *Redis) sentinel(do func(*redis.SentinelClient) error) error {
-	c := redis.NewSentinelClient(&redis.Options{Addr: loopback(r.port), MaxRetries: -1, DialTimeout: probeTimeout, ReadTimeout: probeTimeout})
+	c := redis.NewSentinelClient(&redis.Options{Addr: lifecycle.Loopback(r.port), MaxRetries: -1, DialTimeout: lifecycle.ProbeTimeout, ReadTimeout: lifecycle.ProbeTimeout})
 	return errors.Join(do(c), c.Close())
 }
 
 // restartWatched starts the pair again, each in the role it had.
 func (s *Store) restartWatched(ctx context.Context) error {
 	var primaries []*Redis
-	err := await(ctx, func(ctx context.Context) (err error) {
+	err := lifecycle.Await(ctx, func(ctx context.Context) (err error) {
 		primaries, err = s.Primaries(ctx)
 		return err
 	})

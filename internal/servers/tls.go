@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
 // A TLS is files in PEM with which servers end TLS themselves, at a further port of localhost, for clients that
@@ -76,12 +78,12 @@ func (r *RabbitMQ) overTLS(n *node, t *TLS) error {
 	if err != nil {
 		return err
 	}
-	ports, err := reservePorts(2)
+	ports, err := lifecycle.ReservePorts(2)
 	if err != nil {
 		return err
 	}
 	n.ports = append(n.ports, ports...)
-	r.amqpTLSPort, r.managementTLSPort = ports[0].number, ports[1].number
+	r.amqpTLSPort, r.managementTLSPort = ports[0].Number, ports[1].Number
 	path := filepath.Join(n.dir, "rabbitmq.conf")
 	settings, err := os.ReadFile(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-package servers
+package lifecycle
 
 import (
 	"errors"
@@ -16,22 +16,22 @@ const (
 	highestPort = 29999
 )
 
-// A port is a TCP port of the loopback interface that is ours until released.
+// A Port is a TCP port of the loopback interface that is ours until released.
 //
 // It stays reserved while nothing listens on it: the UDP port of the same
 // number is held open as a token. Every process that takes its ports here sees
 // the token, and the system frees it when this process dies.
-type port struct {
-	number int
+type Port struct {
+	Number int
 	token  net.PacketConn
 }
 
-// reservePort finds a free port.
-func reservePort() (port, error) {
+// ReservePort finds a free port.
+func ReservePort() (Port, error) {
 	var last error
 	for range 200 {
 		number := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		address := loopback(number)
+		address := Loopback(number)
 		token, err := net.ListenPacket("udp4", address)
 		if err != nil {
 			last = err
@@ -43,36 +43,39 @@ func reservePort() (port, error) {
 			continue
 		}
 		if err := probe.Close(); err != nil {
-			return port{}, errors.Join(err, token.Close())
+			return Port{}, errors.Join(err, token.Close())
 		}
-		return port{number: number, token: token}, nil
+		return Port{Number: number, token: token}, nil
 	}
-	return port{}, fmt.Errorf("no free port between %d and %d: %w", lowestPort, highestPort, last)
+	return Port{}, fmt.Errorf("no free port between %d and %d: %w", lowestPort, highestPort, last)
 }
 
-// reservePorts finds n free ports.
-func reservePorts(n int) ([]port, error) {
-	ports := make([]port, 0, n)
+// ReservePorts finds n free ports.
+func ReservePorts(n int) ([]Port, error) {
+	ports := make([]Port, 0, n)
 	for range n {
-		p, err := reservePort()
+		p, err := ReservePort()
 		if err != nil {
-			return nil, errors.Join(err, releasePorts(ports))
+			return nil, errors.Join(err, ReleasePorts(ports))
 		}
 		ports = append(ports, p)
 	}
 	return ports, nil
 }
 
-// releasePorts gives the ports back.
-func releasePorts(ports []port) error {
+// Release gives the port back.
+func (p Port) Release() error { return p.token.Close() }
+
+// ReleasePorts gives the ports back.
+func ReleasePorts(ports []Port) error {
 	var errs []error
 	for _, p := range ports {
-		errs = append(errs, p.token.Close())
+		errs = append(errs, p.Release())
 	}
 	return errors.Join(errs...)
 }
 
-// loopback is the address of a port on this machine.
-func loopback(number int) string {
+// Loopback is the address of a port on this machine.
+func Loopback(number int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(number))
 }

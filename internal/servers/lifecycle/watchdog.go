@@ -1,4 +1,4 @@
-package servers
+package lifecycle
 
 import (
 	"fmt"
@@ -20,15 +20,15 @@ while read -r line; do group=$line; done
 exec "$@"
 `
 
-// A watchdog is a child process that cleans up after a server as soon as this
+// A Watchdog is a child process that cleans up after a server as soon as this
 // process lets go of it.
-type watchdog struct {
+type Watchdog struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
-// watch starts a watchdog that runs the command cleanup at the end.
-func watch(cleanup ...string) (*watchdog, error) {
+// Watch starts a watchdog that runs the command cleanup at the end.
+func Watch(cleanup ...string) (*Watchdog, error) {
 	cmd := exec.Command("/bin/sh", append([]string{"-c", watchdogScript, "watchdog"}, cleanup...)...)
 	// A group of its own, so that Ctrl-C at the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -41,11 +41,11 @@ func watch(cleanup ...string) (*watchdog, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
-	return &watchdog{cmd: cmd, pipe: pipe}, nil
+	return &Watchdog{cmd: cmd, pipe: pipe}, nil
 }
 
-// guard names the process group that is to die with this process; 0 is none.
-func (w *watchdog) guard(group int) error {
+// Guard names the process group that is to die with this process; 0 is none.
+func (w *Watchdog) Guard(group int) error {
 	line := "\n"
 	if group != 0 {
 		line = strconv.Itoa(group) + "\n"
@@ -56,8 +56,8 @@ func (w *watchdog) guard(group int) error {
 	return nil
 }
 
-// release lets the watchdog clean up and waits until it has.
-func (w *watchdog) release() error {
+// Release lets the watchdog clean up and waits until it has.
+func (w *Watchdog) Release() error {
 	closed := w.pipe.Close()
 	if err := w.cmd.Wait(); err != nil {
 		return fmt.Errorf("clean up after a server: %w", err)
