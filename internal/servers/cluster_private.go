@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // preparePrivate makes nodes that run the distribution's rabbitmq-server.
@@ -13,7 +14,7 @@ func (c *Cluster) preparePrivate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	homes := make([]*node, clusterSize)
+	homes := make([]*private.Node, clusterSize)
 	for i := range homes {
 		r, n, err := newPrivateRabbitMQ()
 		if err != nil {
@@ -34,12 +35,12 @@ func (c *Cluster) preparePrivate(ctx context.Context) error {
 // startEpmd starts the Erlang port mapper that all nodes share, and returns its
 // port. It must not be in the process group of a node, with which it would die.
 func (c *Cluster) startEpmd(ctx context.Context) (int, error) {
-	n, err := newNode("epmd", "rabbitmq", 1)
+	n, err := private.New("epmd", "rabbitmq", 1)
 	if err != nil {
 		return 0, err
 	}
-	number := n.ports[0].Number
-	n.program = []string{"epmd", "-port", strconv.Itoa(number), "-address", "127.0.0.1"}
+	number := n.Ports[0].Number
+	n.Program = []string{"epmd", "-port", strconv.Itoa(number), "-address", "127.0.0.1"}
 	epmd := &lifecycle.Server{Name: "epmd", Instance: n, Probe: func(ctx context.Context) error {
 		conn, err := lifecycle.Dialer(ctx)("tcp", lifecycle.Loopback(number))
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // Control runs rabbitmqctl on the server and returns what it prints, for what
@@ -19,8 +21,8 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, command[0], append(command[1:], args...)...)
-	if i, ok := r.Instance.(*node); ok {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: i.account.credential()}
+	if i, ok := r.Instance.(*private.Node); ok {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: i.Credential()}
 	}
 	output, err := cmd.CombinedOutput()
 	if err != nil {
@@ -33,13 +35,13 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 // server, to be completed by what it is to do.
 func (r *RabbitMQ) ControlCommand() ([]string, error) {
 	switch i := r.Instance.(type) {
-	case *node:
+	case *private.Node:
 		program := filepath.Join(rabbitMQDirs, "bin", "rabbitmqctl")
 		if _, err := os.Stat(program); err != nil {
 			program = "rabbitmqctl"
 		}
-		command := []string{"env", "-i", "-C", i.dir, "PATH=" + os.Getenv("PATH"), "HOME=" + i.dir, "LC_ALL=C.UTF-8"}
-		return append(append(command, i.env...), program), nil
+		command := []string{"env", "-i", "-C", i.Dir, "PATH=" + os.Getenv("PATH"), "HOME=" + i.Dir, "LC_ALL=C.UTF-8"}
+		return append(append(command, i.Env...), program), nil
 	case *box:
 		return []string{"docker", "exec", i.name, "rabbitmqctl"}, nil
 	default:

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // mariaDBAccount is who a private server runs as. The package with nothing but
@@ -31,16 +32,16 @@ func (m *MariaDB) DSN() string { return "root@tcp(" + lifecycle.Loopback(m.port)
 // StartMariaDB starts a server of its own from the distribution's package, and
 // returns when it answers. The caller owes it a Stop.
 func StartMariaDB(ctx context.Context) (*MariaDB, error) {
-	if err := ensure(ctx, missingMariaDB, ""); err != nil {
+	if err := private.Ensure(ctx, missingMariaDB, ""); err != nil {
 		return nil, err
 	}
-	n, err := newNode("mariadb", mariaDBAccount, 1)
+	n, err := private.New("mariadb", mariaDBAccount, 1)
 	if err != nil {
 		return nil, fmt.Errorf("prepare MariaDB: %w", err)
 	}
-	m := &MariaDB{port: n.ports[0].Number}
+	m := &MariaDB{port: n.Ports[0].Number}
 	m.Server = lifecycle.Server{Name: "MariaDB", Instance: n, Probe: m.answers}
-	if err := n.installMariaDB(ctx, m.port); err != nil {
+	if err := installMariaDB(ctx, n, m.port); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare MariaDB: %w", err), n.Discard(ctx))
 	}
 	if err := m.StartOrDiscard(ctx); err != nil {
@@ -50,20 +51,20 @@ func StartMariaDB(ctx context.Context) (*MariaDB, error) {
 }
 
 // installMariaDB makes the folder of the data and the server's command line.
-func (n *node) installMariaDB(ctx context.Context, number int) error {
+func installMariaDB(ctx context.Context, n *private.Node, number int) error {
 	program, err := exec.LookPath("mariadbd")
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(n.dir, "data")
-	if err := n.run(ctx, "mariadb-install-db", "--no-defaults", "--datadir="+data, "--tmpdir="+n.dir,
+	data := filepath.Join(n.Dir, "data")
+	if err := n.Run(ctx, "mariadb-install-db", "--no-defaults", "--datadir="+data, "--tmpdir="+n.Dir,
 		"--auth-root-authentication-method=normal", "--skip-test-db"); err != nil {
 		return err
 	}
-	n.program = []string{
-		program, "--no-defaults", "--datadir=" + data, "--tmpdir=" + n.dir,
+	n.Program = []string{
+		program, "--no-defaults", "--datadir=" + data, "--tmpdir=" + n.Dir,
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(number),
-		"--socket=" + filepath.Join(n.dir, "socket"), "--pid-file=" + filepath.Join(n.dir, "pid"),
+		"--socket=" + filepath.Join(n.Dir, "socket"), "--pid-file=" + filepath.Join(n.Dir, "pid"),
 		"--max-connections=" + strconv.Itoa(mostClients),
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // postgreSQLDirs is where Debian keeps the programs of each major version, which
@@ -45,16 +46,16 @@ func (p *PostgreSQL) URL() string {
 // and returns when it answers. The caller owes it a Stop, after it has closed
 // its connections.
 func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
-	if err := ensure(ctx, missingPostgreSQL, ""); err != nil {
+	if err := private.Ensure(ctx, missingPostgreSQL, ""); err != nil {
 		return nil, err
 	}
-	n, err := newNode("postgresql", postgreSQLUser, 1)
+	n, err := private.New("postgresql", postgreSQLUser, 1)
 	if err != nil {
 		return nil, fmt.Errorf("prepare PostgreSQL: %w", err)
 	}
-	p := &PostgreSQL{port: n.ports[0].Number}
+	p := &PostgreSQL{port: n.Ports[0].Number}
 	p.Server = lifecycle.Server{Name: "PostgreSQL", Instance: n, Probe: p.answers}
-	if err := n.initDB(ctx, p.port); err != nil {
+	if err := initDB(ctx, n, p.port); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare PostgreSQL: %w", err), n.Discard(ctx))
 	}
 	if err := p.StartOrDiscard(ctx); err != nil {
@@ -84,25 +85,25 @@ func (p *PostgreSQL) Restart(ctx context.Context) error {
 // System V shared memory behind; so it is asked first, for the kind of shutdown
 // that does not wait for its clients.
 func (p *PostgreSQL) Stop(ctx context.Context) error {
-	if n, ok := p.Instance.(*node); ok && n.process.alive() {
-		_ = n.process.signal(syscall.SIGINT)
-		n.process.terminate(lifecycle.HaltGrace)
+	if n, ok := p.Instance.(*private.Node); ok {
+		_ = n.Signal(syscall.SIGINT) // that it does not run is no failure
+		_ = n.Halt(ctx)
 	}
 	return p.Server.Stop(ctx)
 }
 
 // initDB makes the folder of the data and the server's command line.
-func (n *node) initDB(ctx context.Context, number int) error {
+func initDB(ctx context.Context, n *private.Node, number int) error {
 	programs, err := findPostgreSQL()
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(n.dir, "data")
-	if err := n.run(ctx, filepath.Join(programs, "initdb"), "--pgdata="+data,
+	data := filepath.Join(n.Dir, "data")
+	if err := n.Run(ctx, filepath.Join(programs, "initdb"), "--pgdata="+data,
 		"--username="+postgreSQLUser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"); err != nil {
 		return err
 	}
-	n.program = []string{
+	n.Program = []string{
 		filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(number),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "max_connections=" + strconv.Itoa(mostClients),

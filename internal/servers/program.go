@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // A Program is a child process that dies with this one, as a private node does.
 type Program struct {
-	process *process
+	process *private.Process
 	dog     *lifecycle.Watchdog
 }
 
@@ -23,7 +24,7 @@ func Spawn(cmd *exec.Cmd) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(cmd, dog)
+	p, err := private.Launch(cmd, dog)
 	if err != nil {
 		return nil, errors.Join(err, dog.Release())
 	}
@@ -31,19 +32,18 @@ func Spawn(cmd *exec.Cmd) (*Program, error) {
 }
 
 // Exited is closed once the program has ended, for whatever reason.
-func (p *Program) Exited() <-chan struct{} { return p.process.exited }
+func (p *Program) Exited() <-chan struct{} { return p.process.Exited() }
 
 // Pid is the ID of the program's process and of its group.
-func (p *Program) Pid() int { return p.process.group }
+func (p *Program) Pid() int { return p.process.Group() }
 
 // Signal sends a signal to every process of the program's group, and returns
 // os.ErrProcessDone when the program has ended.
-func (p *Program) Signal(sig syscall.Signal) error { return p.process.signal(sig) }
+func (p *Program) Signal(sig syscall.Signal) error { return p.process.Signal(sig) }
 
 // Stop asks the program to end, kills it when it has not after grace, and
 // returns how it ended: nil is exit code 0.
 func (p *Program) Stop(grace time.Duration) error {
-	p.process.terminate(grace)
-	<-p.process.exited
-	return errors.Join(p.process.err, p.dog.Release())
+	p.process.Terminate(grace)
+	return errors.Join(p.process.Wait(), p.dog.Release())
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // rabbitMQDirs is where distributions keep the server's own start script. The
@@ -38,7 +39,7 @@ const (
 )
 
 // startPrivateRabbitMQ runs the distribution's rabbitmq-server.
-func startPrivateRabbitMQ(ctx context.Context, t *TLS) (*RabbitMQ, error) {
+func startPrivateRabbitMQ(ctx context.Context, t *private.TLS) (*RabbitMQ, error) {
 	r, n, err := newPrivateRabbitMQ()
 	if err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func startPrivateRabbitMQ(ctx context.Context, t *TLS) (*RabbitMQ, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.Discard(ctx))
 	}
-	n.ports = append(n.ports, mapper)
-	n.program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.program...)
+	n.Ports = append(n.Ports, mapper)
+	n.Program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.Program...)
 	err = configureRabbitMQ(r, n, mapper.Number, membership{})
 	if err == nil && t != nil {
 		err = r.overTLS(n, t)
@@ -63,18 +64,18 @@ func startPrivateRabbitMQ(ctx context.Context, t *TLS) (*RabbitMQ, error) {
 }
 
 // newPrivateRabbitMQ prepares a node that is not configured yet.
-func newPrivateRabbitMQ() (*RabbitMQ, *node, error) {
+func newPrivateRabbitMQ() (*RabbitMQ, *private.Node, error) {
 	program, err := findRabbitMQ()
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := newNode("rabbitmq", "rabbitmq", rabbitMQPorts)
+	n, err := private.New("rabbitmq", "rabbitmq", rabbitMQPorts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
 	}
-	n.program = []string{program}
-	name := fmt.Sprintf("delaybridge-%d@localhost", n.ports[amqpPort].Number)
-	return newRabbitMQ(n, name, n.ports[amqpPort].Number, n.ports[managementPort].Number), n, nil
+	n.Program = []string{program}
+	name := fmt.Sprintf("delaybridge-%d@localhost", n.Ports[amqpPort].Number)
+	return newRabbitMQ(n, name, n.Ports[amqpPort].Number, n.Ports[managementPort].Number), n, nil
 }
 
 // findRabbitMQ returns the path of the server's start script.
@@ -88,7 +89,7 @@ func findRabbitMQ() (string, error) {
 
 // configureRabbitMQ writes the node's settings, and the environment that makes
 // it read them and nothing of the system's own RabbitMQ.
-func configureRabbitMQ(r *RabbitMQ, n *node, mapper int, m membership) error {
+func configureRabbitMQ(r *RabbitMQ, n *private.Node, mapper int, m membership) error {
 	listeners := fmt.Sprintf(`
 listeners.tcp.private = 127.0.0.1:%d
 management.tcp.ip = 127.0.0.1
@@ -96,12 +97,12 @@ management.tcp.port = %d
 `, r.amqpPort, r.managementPort)
 	var errs []error
 	file := func(name, more string) string {
-		path, err := n.write(name, more)
+		path, err := n.Write(name, more)
 		errs = append(errs, err)
 		return path
 	}
-	dir := func(name string) string { return filepath.Join(n.dir, name) }
-	n.env = append(m.env("-kernel inet_dist_use_interface {127,0,0,1}"),
+	dir := func(name string) string { return filepath.Join(n.Dir, name) }
+	n.Env = append(m.env("-kernel inet_dist_use_interface {127,0,0,1}"),
 		"RABBITMQ_NODENAME="+r.nodeName,
 		"RABBITMQ_CONFIG_FILE="+file("rabbitmq.conf", listeners+m.settings()),
 		"RABBITMQ_ADVANCED_CONFIG_FILE="+file("advanced.config", ""),
@@ -110,7 +111,7 @@ management.tcp.port = %d
 		"RABBITMQ_MNESIA_BASE="+dir("data"),
 		"RABBITMQ_LOG_BASE="+dir("logs"),
 		"RABBITMQ_PID_FILE="+dir("pid"),
-		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.ports[distributionPort].Number),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.Ports[distributionPort].Number),
 		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 	)
@@ -119,7 +120,7 @@ management.tcp.port = %d
 	}
 	// Debian's packages of 4.0 and later do not find their plugins by themselves.
 	if plugins, _ := filepath.Glob(filepath.Join(rabbitMQDirs, "lib", "rabbitmq_server-*", "plugins")); len(plugins) == 1 {
-		n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
+		n.Env = append(n.Env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("prepare RabbitMQ: %w", err)

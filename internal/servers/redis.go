@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // Redis is a running Redis server that syncs every write to disk.
@@ -97,26 +98,26 @@ func newPrivateRedis(ctx context.Context, m member) (*Redis, error) {
 	if m.tls != nil {
 		ports++
 	}
-	n, err := newNode("redis", "redis", ports)
+	n, err := private.New("redis", "redis", ports)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
 	numbers := make([]int, ports)
-	for i, p := range n.ports {
+	for i, p := range n.Ports {
 		numbers[i] = p.Number
 	}
 	if m.tls != nil {
-		if m.tls, err = m.tls.copyTo(n); err != nil {
+		if m.tls, err = m.tls.CopyTo(n); err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.Discard(ctx))
 		}
 	}
-	settings, err := n.write(m.file, m.settings(n.dir, numbers))
+	settings, err := n.Write(m.file, m.settings(n.Dir, numbers))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare Redis: %w", err), n.Discard(ctx))
 	}
-	n.program = append([]string{program, settings}, m.args...)
+	n.Program = append([]string{program, settings}, m.args...)
 	for name, value := range m.env {
-		n.env = append(n.env, name+"="+value)
+		n.Env = append(n.Env, name+"="+value)
 	}
 	return m.handle(n, numbers), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // A member is what one Redis server of a layout has of its own.
@@ -14,7 +15,7 @@ type member struct {
 	ports int    // the first is the server's; one more, the last, is for TLS
 	args  []string
 	env   map[string]string
-	tls   *TLS // nil is none
+	tls   *private.TLS // nil is none
 	// more returns further settings, by ports; nil is none.
 	more func(ports []int) string
 }
@@ -24,7 +25,7 @@ func (m member) settings(dir string, ports []int) string {
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "\nbind 127.0.0.1\nport %d\ndir %s\n", ports[0], dir)
 	if m.tls != nil {
-		lines.WriteString(m.tls.redisSettings(ports[len(ports)-1]))
+		lines.WriteString(redisTLS(m.tls, ports[len(ports)-1]))
 	}
 	if m.more != nil {
 		lines.WriteString(m.more(ports))

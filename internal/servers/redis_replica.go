@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // Replicate makes the server a replica of another one of the same kind, in
@@ -56,8 +57,8 @@ func (r *Redis) peer() peer {
 // meet makes two servers reach each other.
 func (r *Redis) meet(ctx context.Context, other *Redis) error {
 	switch one := r.Instance.(type) {
-	case *node:
-		if _, same := other.Instance.(*node); same {
+	case *private.Node:
+		if _, same := other.Instance.(*private.Node); same {
 			return nil
 		}
 	case *box:

@@ -1,4 +1,4 @@
-package servers
+package private
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 )
 
-// A process is a server program and all it forks: a process group.
-type process struct {
+// A Process is a server program and all it forks: a process group.
+type Process struct {
 	group  int
 	exited chan struct{} // closed once the program is gone and reaped
 	err    error         // how it ended; read it after exited
@@ -25,9 +25,9 @@ type process struct {
 // gives up when the parent is gone before that.
 const gate = `read -r _ || exit; exec "$@" </dev/null`
 
-// launch starts a program as the leader of a new process group, guarded by dog.
+// Launch starts a program as the leader of a new process group, guarded by dog.
 // It takes over Args, Dir, Env, Stdout, Stderr and the credential of cmd.
-func launch(cmd *exec.Cmd, dog *lifecycle.Watchdog) (*process, error) {
+func Launch(cmd *exec.Cmd, dog *lifecycle.Watchdog) (*Process, error) {
 	cmd.Args = append([]string{"sh", "-c", gate, cmd.Path}, cmd.Args...)
 	cmd.Path = "/bin/sh"
 	if cmd.SysProcAttr == nil {
@@ -41,7 +41,7 @@ func launch(cmd *exec.Cmd, dog *lifecycle.Watchdog) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{group: cmd.Process.Pid, exited: make(chan struct{})}
+	p := &Process{group: cmd.Process.Pid, exited: make(chan struct{})}
 	guarded := dog.Guard(p.group)
 	if guarded == nil {
 		_, guarded = io.WriteString(open, "\n")
@@ -59,9 +59,21 @@ func launch(cmd *exec.Cmd, dog *lifecycle.Watchdog) (*process, error) {
 	return p, nil
 }
 
+// Group is the ID of the program's process and of its group.
+func (p *Process) Group() int { return p.group }
+
+// Exited is closed once the program has ended, for whatever reason.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Wait waits until the program has ended, and returns how: nil is exit code 0.
+func (p *Process) Wait() error {
+	<-p.exited
+	return p.err
+}
+
 // endGroup kills what the program has forked and left behind, and waits until
 // it is gone, since it may hold ports that a restart needs.
-func (p *process) endGroup() {
+func (p *Process) endGroup() {
 	// They are not our children, so only init can reap them; where it is slow to,
 	// they stay visible, though dead, and there is no point in waiting long.
 	const pause, most = 5 * time.Millisecond, 200
@@ -74,7 +86,7 @@ func (p *process) endGroup() {
 }
 
 // alive says whether the program still runs, paused or not.
-func (p *process) alive() bool {
+func (p *Process) alive() bool {
 	if p == nil {
 		return false
 	}
@@ -87,7 +99,7 @@ func (p *process) alive() bool {
 }
 
 // kill ends the whole group at once and waits until it is gone.
-func (p *process) kill() {
+func (p *Process) kill() {
 	if !p.alive() {
 		return
 	}
@@ -95,8 +107,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate asks the program to end and kills it when it has not after grace.
-func (p *process) terminate(grace time.Duration) {
+// Terminate asks the program to end and kills it when it has not after grace.
+func (p *Process) Terminate(grace time.Duration) {
 	if !p.alive() {
 		return
 	}
@@ -111,8 +123,9 @@ func (p *process) terminate(grace time.Duration) {
 	}
 }
 
-// signal sends a signal to every process of the group.
-func (p *process) signal(sig syscall.Signal) error {
+// Signal sends a signal to every process of the group, and returns
+// os.ErrProcessDone when the program has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.alive() {
 		return os.ErrProcessDone
 	}
@@ -125,8 +138,8 @@ const stopWithin = 30 * time.Second
 
 // pause has the whole group stand still, and returns once it does. That the signal was
 // sent says only that it will: on a busy machine a server can go on for a while.
-func (p *process) pause() error {
-	if err := p.signal(syscall.SIGSTOP); err != nil {
+func (p *Process) pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(stopWithin); ; time.Sleep(time.Millisecond) {
