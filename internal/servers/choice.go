@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 )
 
 // Environment variables that choose where servers come from.
@@ -77,7 +79,9 @@ func (c Config) settle(ctx context.Context) (Config, error) {
 		return c, err
 	}
 	if c.Choice != Packages {
-		missing := c.missingForContainers(ctx)
+		missing := containers.Missing(ctx,
+			containers.Image{Name: c.RabbitMQImage, Variable: RabbitMQImageVariable},
+			containers.Image{Name: c.RedisImage, Variable: RedisImageVariable})
 		if missing == nil || c.Choice == Containers {
 			c.Choice = Containers
 			switch {

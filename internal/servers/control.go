@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
@@ -42,8 +43,8 @@ func (r *RabbitMQ) ControlCommand() ([]string, error) {
 		}
 		command := []string{"env", "-i", "-C", i.Dir, "PATH=" + os.Getenv("PATH"), "HOME=" + i.Dir, "LC_ALL=C.UTF-8"}
 		return append(append(command, i.Env...), program), nil
-	case *box:
-		return []string{"docker", "exec", i.name, "rabbitmqctl"}, nil
+	case *containers.Container:
+		return []string{"docker", "exec", i.Name, "rabbitmqctl"}, nil
 	default:
 		return nil, fmt.Errorf("rabbitmqctl: not for a %T", i)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 )
 
 // A Pair is RabbitMQ and Redis.
@@ -14,7 +16,7 @@ type Pair struct {
 	Choice Choice
 
 	stopRabbitMQ func(context.Context) error
-	composed     *composition // nil when each server stands alone
+	composed     *containers.Composition // nil when each server stands alone
 }
 
 // Start starts a pair and returns when both answer. The caller owes it a Stop.
@@ -48,7 +50,7 @@ func (p *Pair) Stop(ctx context.Context) error {
 		errs = append(errs, p.Redis.Stop(ctx))
 	}
 	if p.composed != nil {
-		errs = append(errs, p.composed.discard())
+		errs = append(errs, p.composed.Discard())
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/delaybridge/delaybridge/internal/servers/config"
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 )
 
 // redisInside is the port of a server in its container.
@@ -18,14 +19,14 @@ const redisInside = 6379
 func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 	const settings = "/usr/local/etc/redis/redis.conf"
 	inside := fmt.Sprintf("%d/tcp", redisInside)
-	b, err := newBox(box{name: "redis", image: image, args: []string{"redis-server", settings}}, inside)
+	b, err := containers.New(containers.Container{Name: "redis", Image: image, Args: []string{"redis-server", settings}}, inside)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
-	if err := b.ship(settings, "redis.conf", ""); err != nil {
+	if err := b.Ship(settings, "redis.conf", ""); err != nil {
 		return nil, errors.Join(err, b.Discard(ctx))
 	}
-	r := newRedis(b, b.ports[inside].Number)
+	r := newRedis(b, b.Ports[inside].Number)
 	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
@@ -38,21 +39,21 @@ func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 func newRedisMemberContainer(ctx context.Context, image string, m member) (*Redis, error) {
 	const data = "/data"
 	names := []string{"1/tcp", "2/tcp"}[:m.ports]
-	b, err := newBox(box{name: "redis", image: image, atHome: true}, names...)
+	b, err := containers.New(containers.Container{Name: "redis", Image: image, AtHome: true}, names...)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
 	}
 	numbers := make([]int, m.ports)
 	for i, name := range names {
-		numbers[i] = b.ports[name].Number
+		numbers[i] = b.Ports[name].Number
 	}
 	// Sentinel rewrites its settings, and those of the servers it watches.
 	settings := path.Join(data, m.file)
-	b.args = slices.Concat([]string{"redis-server", settings}, m.args)
+	b.Args = slices.Concat([]string{"redis-server", settings}, m.args)
 	content, err := config.Read(m.file)
 	if err != nil {
 		return nil, errors.Join(err, b.Discard(ctx))
 	}
-	b.rewritable = map[string]string{settings: content + m.settings(data, numbers)}
+	b.Rewritable = map[string]string{settings: content + m.settings(data, numbers)}
 	return m.handle(b, numbers), nil
 }

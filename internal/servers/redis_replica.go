@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
@@ -48,8 +49,8 @@ func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
 type peer struct{ host, port string }
 
 func (r *Redis) peer() peer {
-	if b, contained := r.Instance.(*box); contained {
-		return peer{b.name, strconv.Itoa(redisInside)}
+	if b, contained := r.Instance.(*containers.Container); contained {
+		return peer{b.Name, strconv.Itoa(redisInside)}
 	}
 	return peer{"127.0.0.1", strconv.Itoa(r.port)}
 }
@@ -61,9 +62,9 @@ func (r *Redis) meet(ctx context.Context, other *Redis) error {
 		if _, same := other.Instance.(*private.Node); same {
 			return nil
 		}
-	case *box:
-		if two, same := other.Instance.(*box); same {
-			return introduce(ctx, one, two)
+	case *containers.Container:
+		if two, same := other.Instance.(*containers.Container); same {
+			return containers.Introduce(ctx, one, two)
 		}
 	}
 	return fmt.Errorf("a %T and a %T cannot reach each other", r.Instance, other.Instance)

@@ -14,7 +14,7 @@ import (
 // cookie. RabbitMQ's own programs write one then, which the server cannot read.
 func TestHealthCheckWaitsForTheCookie(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", composeFile))
+	text, err := os.ReadFile(filepath.Join("..", "..", "compose.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
