@@ -13,7 +13,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/ledger/postgres"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 )
 
 // lockedBuffer is a log that is read while it is written.
@@ -39,7 +39,7 @@ func (l *lockedBuffer) count(what string) int {
 // meanwhile, that is no attempt, and the log says it once.
 func TestTheLedgersDatabaseIsAway(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartPostgreSQL(t.Context())
+	server, err := databases.StartPostgreSQL(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

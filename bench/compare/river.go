@@ -14,13 +14,13 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // riverQueue is River on PostgreSQL with its own durable defaults.
 type riverQueue struct {
-	server *servers.PostgreSQL
+	server *databases.PostgreSQL
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
 
@@ -59,7 +59,7 @@ func (w *worker) Work(_ context.Context, job *river.Job[delayed]) error {
 }
 
 func (r *riverQueue) start(ctx context.Context, deliver func([]byte)) (err error) {
-	if r.server, err = servers.StartPostgreSQL(ctx); err != nil {
+	if r.server, err = databases.StartPostgreSQL(ctx); err != nil {
 		return err
 	}
 	config, err := pgxpool.ParseConfig(r.server.URL())

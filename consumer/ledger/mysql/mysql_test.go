@@ -10,7 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/ledger/ledgertest"
 	"github.com/delaybridge/delaybridge/consumer/ledger/mysql"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -79,7 +79,7 @@ func TestProcessesAreKilled(t *testing.T) {
 
 func TestTheServerIsKilled(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartMariaDB(t.Context())
+	server, err := databases.StartMariaDB(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/ledger/ledgertest"
 	"github.com/delaybridge/delaybridge/consumer/ledger/postgres"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -131,7 +131,7 @@ func TestProcessesAreKilled(t *testing.T) {
 
 func TestTheServerIsKilled(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartPostgreSQL(t.Context())
+	server, err := databases.StartPostgreSQL(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -60,11 +61,11 @@ func (w *World) startStore(name string) (shop.StoreAt, error) {
 	var err error
 	switch name {
 	case shop.Postgres:
-		if w.PostgreSQL, err = servers.StartPostgreSQL(w.ctx); err == nil {
+		if w.PostgreSQL, err = databases.StartPostgreSQL(w.ctx); err == nil {
 			at.At = w.PostgreSQL.URL()
 		}
 	case shop.MySQL:
-		if w.MariaDB, err = servers.StartMariaDB(w.ctx); err == nil {
+		if w.MariaDB, err = databases.StartMariaDB(w.ctx); err == nil {
 			at.At = w.MariaDB.DSN() + "fault"
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -44,8 +45,8 @@ type World struct {
 	Redis   *servers.Redis
 
 	shops      []shop.StoreAt
-	PostgreSQL *servers.PostgreSQL // nil where no order is kept there
-	MariaDB    *servers.MariaDB    // likewise
+	PostgreSQL *databases.PostgreSQL // nil where no order is kept there
+	MariaDB    *databases.MariaDB    // likewise
 
 	host      Host
 	Processes map[string]*Process

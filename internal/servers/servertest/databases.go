@@ -16,7 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 )
 
 // Environment variables that name database servers which run already. The user in
@@ -33,7 +33,7 @@ const (
 func PostgreSQL(t testing.TB) string {
 	t.Helper()
 	at, err := shared.postgreSQL.start(t.Context(), PostgreSQLVariable, func(ctx context.Context) (string, stopper, error) {
-		p, err := servers.StartPostgreSQL(ctx)
+		p, err := databases.StartPostgreSQL(ctx)
 		if err != nil {
 			return "", nil, err
 		}
@@ -64,7 +64,7 @@ func PostgreSQL(t testing.TB) string {
 func MariaDB(t testing.TB) string {
 	t.Helper()
 	at, err := shared.mariaDB.start(t.Context(), MariaDBVariable, func(ctx context.Context) (string, stopper, error) {
-		m, err := servers.StartMariaDB(ctx)
+		m, err := databases.StartMariaDB(ctx)
 		if err != nil {
 			return "", nil, err
 		}

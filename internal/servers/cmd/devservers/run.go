@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -29,7 +30,7 @@ func newRun() *cobra.Command {
 
 // run starts a pair, and databases where they are wanted, runs the command and
 // stops them. A command that fails is an *exec.ExitError.
-func run(ctx context.Context, command []string, databases bool) (err error) {
+func run(ctx context.Context, command []string, withDatabases bool) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	pair, err := start(ctx, os.Stderr, servers.Start)
@@ -45,8 +46,8 @@ func run(ctx context.Context, command []string, databases bool) (err error) {
 		servertest.ManagementVariable+"="+pair.RabbitMQ.ManagementURL(),
 		servertest.RedisVariable+"="+pair.Redis.URL(),
 	)
-	if databases {
-		d, failed := servers.StartDatabases(ctx)
+	if withDatabases {
+		d, failed := databases.Start(ctx)
 		if failed != nil {
 			return failed
 		}

@@ -1,4 +1,4 @@
-package servers_test
+package databases_test
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the database/sql driver
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 )
 
 func TestMariaDBKeepsCommitsThroughKillAndRestart(t *testing.T) {
 	t.Parallel()
-	m, err := servers.StartMariaDB(t.Context())
+	m, err := databases.StartMariaDB(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

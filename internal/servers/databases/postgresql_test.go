@@ -1,4 +1,4 @@
-package servers_test
+package databases_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/databases"
 )
 
 // That a query works is for the benchmark to show, which has a driver.
 func TestPostgreSQLListensUntilItIsStopped(t *testing.T) {
 	t.Parallel()
-	p, err := servers.StartPostgreSQL(t.Context())
+	p, err := databases.StartPostgreSQL(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package servers
+// Package databases starts PostgreSQL and MariaDB, for what keeps orders and ledgers.
+// They come from the distribution's packages wherever RabbitMQ and Redis come from.
+package databases
 
 import (
 	"context"
@@ -10,19 +12,17 @@ import (
 // beside each other, each with a crowd of consumers.
 const mostClients = 1000
 
-// Databases are a PostgreSQL and a MariaDB server, for what keeps orders and
-// ledgers. They come from the distribution's packages wherever RabbitMQ and Redis
-// come from.
-type Databases struct {
+// A Pair is a PostgreSQL and a MariaDB server.
+type Pair struct {
 	PostgreSQL *PostgreSQL
 	MariaDB    *MariaDB
 }
 
-// StartDatabases starts both, and returns when they answer. The caller owes them
+// Start starts both, and returns when they answer. The caller owes them
 // a Stop.
-func StartDatabases(ctx context.Context) (*Databases, error) {
+func Start(ctx context.Context) (*Pair, error) {
 	var (
-		d                       Databases
+		d                       Pair
 		postgreSQLErr, mariaErr error
 		both                    sync.WaitGroup
 	)
@@ -36,7 +36,7 @@ func StartDatabases(ctx context.Context) (*Databases, error) {
 }
 
 // Stop ends both and removes their data.
-func (d *Databases) Stop(ctx context.Context) error {
+func (d *Pair) Stop(ctx context.Context) error {
 	var errs []error
 	if d.PostgreSQL != nil {
 		errs = append(errs, d.PostgreSQL.Stop(ctx))
