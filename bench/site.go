@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -21,7 +22,7 @@ import (
 // site is an installation without a bridge: servers, topology, producer and
 // park, and a queue for all that comes out.
 type site struct {
-	rabbitmq *servers.RabbitMQ
+	rabbitmq *rabbitmq.Node
 	redis    *servers.Store
 	topology *topology.Topology
 	client   redis.UniversalClient
@@ -35,7 +36,7 @@ type site struct {
 	failed  chan error
 }
 
-func newSite(ctx context.Context, prefix string, rabbitmq *servers.RabbitMQ, store *servers.Store) (*site, error) {
+func newSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *servers.Store) (*site, error) {
 	t, err := topology.New(topology.Config{Prefix: prefix})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -116,7 +116,7 @@ func newBench(t testing.TB) (*bench, servertest.Env) {
 }
 
 // newBenchOfItsOwn starts a broker that the test may kill, pause or block.
-func newBenchOfItsOwn(t testing.TB, prefix string) (*servers.RabbitMQ, *bench) {
+func newBenchOfItsOwn(t testing.TB, prefix string) (*rabbitmq.Node, *bench) {
 	t.Helper()
 	server := servertest.RabbitMQForTest(t)
 	b := &bench{url: server.AMQPURL(), topology: describe(t, prefix)}

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/health"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -370,7 +370,7 @@ func TestTooLargeForQuarantineStaysInRedis(t *testing.T) {
 }
 
 // limitMessages sets the broker's max_message_size and returns what it was.
-func limitMessages(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (before string) {
+func limitMessages(t *testing.T, rabbit *rabbitmq.Node, bytes string) (before string) {
 	t.Helper()
 	before, err := rabbit.Control(t.Context(), "eval", "{ok, M} = application:get_env(rabbit, max_message_size), "+
 		"application:set_env(rabbit, max_message_size, "+bytes+"), persistent_term:put(max_message_size, "+bytes+"), M.") // of 3.x, and of 4.x
@@ -382,7 +382,7 @@ func limitMessages(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (before
 
 // limitMessagesUntilAsked limits the size of messages until lift is called. The broker waits for
 // lift itself, as rabbitmqctl may take longer than the five tries before quarantine.
-func (b *bench) limitMessagesUntilAsked(t *testing.T, rabbit *servers.RabbitMQ, bytes string) (lift func()) {
+func (b *bench) limitMessagesUntilAsked(t *testing.T, rabbit *rabbitmq.Node, bytes string) (lift func()) {
 	t.Helper()
 	uri, err := amqp.ParseURI(b.AMQPURL)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
@@ -26,7 +27,7 @@ const routingKey = "bench.message"
 // rabbit is RabbitMQ and a client of it: confirmed publishing on one
 // connection, one consumer on another.
 type rabbit struct {
-	server             *servers.RabbitMQ
+	server             *rabbitmq.Node
 	publishes, consume *amqp.Connection
 	channels           [publishChannels]*amqp.Channel
 	turn               atomic.Uint32

@@ -14,7 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -220,7 +220,7 @@ func TestMigrationThereAndBack(t *testing.T) {
 	s.send(t, "the last of the old", "orders")
 	s.send(t, "forward again", s.entry())
 	s.command(t, "migrate", "status", "--watch", "--interval", "500ms", "--silent-for", "2s")
-	export, err := servers.Manage(t.Context(), s.server.ManagementURL(), http.MethodGet, "/api/definitions", "")
+	export, err := rabbitmq.Manage(t.Context(), s.server.ManagementURL(), http.MethodGet, "/api/definitions", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestMigrationThereAndBack(t *testing.T) {
 	s.send(t, "without the old exchange", s.entry())
 
 	// Back from step 7, by the export from before it.
-	if _, err := servers.Manage(t.Context(), s.server.ManagementURL(), http.MethodPost, "/api/definitions", string(export)); err != nil {
+	if _, err := rabbitmq.Manage(t.Context(), s.server.ManagementURL(), http.MethodPost, "/api/definitions", string(export)); err != nil {
 		t.Fatal(err)
 	}
 	s.send(t, "the old exchange is back", "orders", s.entry())

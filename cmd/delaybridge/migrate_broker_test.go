@@ -13,14 +13,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // brokers starts two nodes: the old one from packages, so that it is a RabbitMQ that the plugin ran on,
 // and a new one as the environment says.
-func brokers(t *testing.T) (blue, green *servers.RabbitMQ) {
+func brokers(t *testing.T) (blue, green *rabbitmq.Node) {
 	t.Helper()
 	type started struct {
-		server *servers.RabbitMQ
+		server *rabbitmq.Node
 		err    error
 	}
 	begin := func(c servers.Config) chan started {
@@ -32,7 +33,7 @@ func brokers(t *testing.T) (blue, green *servers.RabbitMQ) {
 		return ready
 	}
 	running := []chan started{begin(servers.Config{Choice: servers.Packages}), begin(servers.Config{})}
-	var all []*servers.RabbitMQ
+	var all []*rabbitmq.Node
 	for _, ready := range running {
 		s := <-ready
 		if s.err != nil {
@@ -53,7 +54,7 @@ func brokers(t *testing.T) (blue, green *servers.RabbitMQ) {
 }
 
 // onto returns the service on another broker, to which nothing of the plugin was brought.
-func (s *mover) onto(t *testing.T, server *servers.RabbitMQ) *mover {
+func (s *mover) onto(t *testing.T, server *rabbitmq.Node) *mover {
 	t.Helper()
 	conn, err := amqp.Dial(server.AMQPURL())
 	if err != nil {
@@ -101,7 +102,7 @@ func TestMigrationToANewBrokerAndBack(t *testing.T) {
 	old.send(t, "before", "orders")
 
 	// Steps 1 to 3.
-	exported, err := servers.Manage(t.Context(), blue.ManagementURL(), http.MethodGet, "/api/definitions", "")
+	exported, err := rabbitmq.Manage(t.Context(), blue.ManagementURL(), http.MethodGet, "/api/definitions", "")
 	definitions, rest := filepath.Join(t.TempDir(), "old.json"), filepath.Join(t.TempDir(), "rest.json")
 	if err == nil {
 		err = os.WriteFile(definitions, exported, 0o600)
@@ -112,7 +113,7 @@ func TestMigrationToANewBrokerAndBack(t *testing.T) {
 	anew.command(t, "migrate", "--definitions", definitions, "--write-rest", rest)
 	importable, err := os.ReadFile(rest)
 	if err == nil {
-		_, err = servers.Manage(t.Context(), green.ManagementURL(), http.MethodPost, "/api/definitions", string(importable))
+		_, err = rabbitmq.Manage(t.Context(), green.ManagementURL(), http.MethodPost, "/api/definitions", string(importable))
 	}
 	if err != nil {
 		t.Fatal(err)

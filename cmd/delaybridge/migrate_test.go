@@ -12,7 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // publisher publishes confirmed, some hundred times a second at most, until it is stopped, and knows
@@ -234,7 +234,7 @@ func TestCommandsForABindingIntoTheOldExchange(t *testing.T) {
 		if m == nil {
 			t.Fatalf("cannot read %s", command)
 		}
-		if _, err := servers.Manage(t.Context(), l.server.ManagementURL(), m[1], m[2], m[3]); err != nil {
+		if _, err := rabbitmq.Manage(t.Context(), l.server.ManagementURL(), m[1], m[2], m[3]); err != nil {
 			t.Fatal(err)
 		}
 		for _, delay := range []int64{0, 1000} {

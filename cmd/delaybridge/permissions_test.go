@@ -21,7 +21,7 @@ import (
 	"github.com/goccy/go-yaml"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -39,7 +39,7 @@ func roleUser(t *testing.T, vars map[string]string, role string, args ...string)
 	tag := ""
 	manage := func(method, path, body string) {
 		t.Helper()
-		if _, err := servers.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], method, path, body); err != nil {
+		if _, err := rabbitmq.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], method, path, body); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func roleUser(t *testing.T, vars map[string]string, role string, args ...string)
 
 func removeRoleUser(t *testing.T, vars map[string]string, user string) {
 	t.Helper()
-	_, err := servers.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], http.MethodDelete, "/api/users/"+user, "")
+	_, err := rabbitmq.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], http.MethodDelete, "/api/users/"+user, "")
 	if err != nil && t.Context().Err() == nil {
 		t.Error(err)
 	}
@@ -459,7 +459,7 @@ func TestPermissionsAsDefinitions(t *testing.T) {
 	one := "/api/permissions/" + vhost.Vhost + "/" + user
 	ask := func(method, path, body string) string {
 		t.Helper()
-		answer, err := servers.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], method, path, body)
+		answer, err := rabbitmq.Manage(t.Context(), vars["DELAYBRIDGE_MANAGEMENT_URL"], method, path, body)
 		if err != nil {
 			t.Fatal(err)
 		}

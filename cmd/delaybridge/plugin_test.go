@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/migration"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -26,7 +26,7 @@ var standIn string
 // and the old exchanges route. On 4.3, where the plugin itself cannot run, the
 // stand-in can, but for the type topic, which routes by the name of its own type.
 type pluginLab struct {
-	server *servers.RabbitMQ
+	server *rabbitmq.Node
 	conn   *amqp.Connection
 	env    map[string]string
 }
@@ -36,7 +36,7 @@ func newPluginLab(t *testing.T) *pluginLab {
 	return pluginLabOn(t, servertest.RabbitMQForTest(t))
 }
 
-func pluginLabOn(t *testing.T, server *servers.RabbitMQ) *pluginLab {
+func pluginLabOn(t *testing.T, server *rabbitmq.Node) *pluginLab {
 	t.Helper()
 	l := &pluginLab{server: server}
 	if _, err := l.server.Control(t.Context(), "eval", `
@@ -125,7 +125,7 @@ func (l *pluginLab) migrate(t *testing.T, args ...string) migration.Plan {
 // everything is what the broker has, apart from statistics.
 func (l *pluginLab) everything(t *testing.T) string {
 	t.Helper()
-	answer, err := servers.Manage(t.Context(), l.server.ManagementURL(), http.MethodGet, "/api/definitions", "")
+	answer, err := rabbitmq.Manage(t.Context(), l.server.ManagementURL(), http.MethodGet, "/api/definitions", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (l *pluginLab) bindings(t *testing.T) (bindings []string) {
 
 func (l *pluginLab) list(t *testing.T, kind string, into any) {
 	t.Helper()
-	answer, err := servers.Manage(t.Context(), l.server.ManagementURL(), http.MethodGet, "/api/"+kind, "")
+	answer, err := rabbitmq.Manage(t.Context(), l.server.ManagementURL(), http.MethodGet, "/api/"+kind, "")
 	if err == nil {
 		err = json.Unmarshal(answer, into)
 	}

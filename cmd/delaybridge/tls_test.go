@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/tlsurl"
 )
@@ -243,7 +244,7 @@ func TestServersEndTLS(t *testing.T) {
 	})
 	manage := func(method, path, body string) []byte {
 		t.Helper()
-		answer, err := servers.Manage(t.Context(), rabbit.ManagementURL(), method, path, body)
+		answer, err := rabbitmq.Manage(t.Context(), rabbit.ManagementURL(), method, path, body)
 		if err != nil {
 			t.Fatal(err)
 		}

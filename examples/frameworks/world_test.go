@@ -21,6 +21,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -256,7 +257,7 @@ func (w *world) start(t *testing.T, p program) <-chan said {
 func (w *world) awaitBinding(t *testing.T, queue string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(askAgain) {
-		answer, err := servers.Manage(t.Context(), w.env.ManagementURL, "GET", "/api/exchanges/"+w.env.VHost+"/delaybridge.ready/bindings/source", "")
+		answer, err := rabbitmq.Manage(t.Context(), w.env.ManagementURL, "GET", "/api/exchanges/"+w.env.VHost+"/delaybridge.ready/bindings/source", "")
 		if err == nil && bytes.Contains(answer, fmt.Appendf(nil, "%q", queue)) {
 			return
 		}

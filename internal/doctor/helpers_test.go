@@ -16,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/doctor"
 	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -27,7 +28,7 @@ const stateTimeout = 90 * time.Second
 // site is where installations are made, on servers of their own, which the commands
 // that the doctor prints may change.
 type site struct {
-	broker *servers.RabbitMQ
+	broker *rabbitmq.Node
 	store  *servers.Redis
 }
 

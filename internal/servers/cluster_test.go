@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // replicas is a quorum queue in the eyes of the management API.
@@ -24,11 +25,11 @@ type replicas struct {
 }
 
 // ask reads from a node's management API.
-func ask(t *testing.T, r *servers.RabbitMQ, path string, answer any) error {
+func ask(t *testing.T, r *rabbitmq.Node, path string, answer any) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	body, err := servers.Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")
+	body, err := rabbitmq.Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func ask(t *testing.T, r *servers.RabbitMQ, path string, answer any) error {
 }
 
 // awaitRunning waits until a node sees that many nodes run.
-func awaitRunning(t *testing.T, r *servers.RabbitMQ, want int) {
+func awaitRunning(t *testing.T, r *rabbitmq.Node, want int) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -81,7 +82,7 @@ func publishConfirmed(t *testing.T, ch *amqp.Channel, queue, body string) {
 }
 
 // consume takes that many messages off a queue.
-func consume(t *testing.T, r *servers.RabbitMQ, queue string, n int) []string {
+func consume(t *testing.T, r *rabbitmq.Node, queue string, n int) []string {
 	t.Helper()
 	ch := openChannel(t, r)
 	defer ch.Close()
@@ -119,7 +120,7 @@ func TestCluster(t *testing.T) {
 	t.Run("leaves nothing behind", func(t *testing.T) { leavesNothing(t, c.Nodes(), stop) })
 }
 
-func outlivesALeader(t *testing.T, nodes []*servers.RabbitMQ) {
+func outlivesALeader(t *testing.T, nodes []*rabbitmq.Node) {
 	t.Helper()
 	ch := openChannel(t, nodes[0])
 	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
@@ -132,7 +133,7 @@ func outlivesALeader(t *testing.T, nodes []*servers.RabbitMQ) {
 	}
 	publishConfirmed(t, ch, "orders", "before")
 
-	leads := slices.IndexFunc(nodes, func(r *servers.RabbitMQ) bool { return r.NodeName() == queue.Leader })
+	leads := slices.IndexFunc(nodes, func(r *rabbitmq.Node) bool { return r.NodeName() == queue.Leader })
 	if leads < 0 {
 		t.Fatalf("%s leads the queue, and is none of the nodes", queue.Leader)
 	}
@@ -155,7 +156,7 @@ func outlivesALeader(t *testing.T, nodes []*servers.RabbitMQ) {
 	}
 }
 
-func takesBackASilentNode(t *testing.T, nodes []*servers.RabbitMQ) {
+func takesBackASilentNode(t *testing.T, nodes []*rabbitmq.Node) {
 	t.Helper()
 	silent, other := nodes[2], nodes[0]
 	if err := silent.Pause(t.Context()); err != nil {
@@ -168,7 +169,7 @@ func takesBackASilentNode(t *testing.T, nodes []*servers.RabbitMQ) {
 	awaitRunning(t, other, 3)
 }
 
-func leavesNothing(t *testing.T, nodes []*servers.RabbitMQ, stop func() error) {
+func leavesNothing(t *testing.T, nodes []*rabbitmq.Node, stop func() error) {
 	t.Helper()
 	var addresses []string
 	for _, r := range nodes {

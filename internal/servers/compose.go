@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // StartComposed is [Start] for people to look at: containers are those of
@@ -26,7 +27,7 @@ func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", containers.ComposeFile, err)
 	}
-	rabbit := newRabbitMQ(all.Service("rabbitmq"), "rabbit@rabbitmq", all.Ports[0].Number, all.Ports[1].Number)
+	rabbit := rabbitmq.New(all.Service("rabbitmq"), "rabbit@rabbitmq", all.Ports[0].Number, all.Ports[1].Number)
 	store := newRedis(all.Service("redis"), all.Ports[2].Number)
 	pair := &Pair{
 		RabbitMQ: rabbit, stopRabbitMQ: rabbit.Stop, Redis: newSingleStore(store), Choice: Containers, composed: all,

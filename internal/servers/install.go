@@ -9,16 +9,12 @@ import (
 	"slices"
 
 	"github.com/delaybridge/delaybridge/internal/servers/private"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // missingPackages names the Debian packages whose programs are not here.
 func missingPackages() []string {
-	var missing []string
-	_, server := findRabbitMQ()
-	_, epmd := exec.LookPath("epmd")
-	if server != nil || epmd != nil {
-		missing = append(missing, "rabbitmq-server")
-	}
+	missing := rabbitmq.MissingPackages()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		missing = append(missing, "redis-server")
 	}

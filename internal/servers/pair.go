@@ -6,11 +6,12 @@ import (
 	"sync"
 
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // A Pair is RabbitMQ and Redis.
 type Pair struct {
-	RabbitMQ *RabbitMQ // of a cluster, a node that runs
+	RabbitMQ *rabbitmq.Node // of a cluster, a node that runs
 	Redis    *Store
 	// Choice is where they came from, never Auto.
 	Choice Choice

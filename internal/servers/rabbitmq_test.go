@@ -8,10 +8,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // startRabbitMQ starts a server for one test.
-func startRabbitMQ(t *testing.T) *servers.RabbitMQ {
+func startRabbitMQ(t *testing.T) *rabbitmq.Node {
 	t.Helper()
 	r, err := servers.StartRabbitMQ(t.Context(), servers.Config{})
 	if err != nil {
@@ -26,7 +27,7 @@ func startRabbitMQ(t *testing.T) *servers.RabbitMQ {
 }
 
 // openChannel connects to a server that answers.
-func openChannel(t *testing.T, r *servers.RabbitMQ) *amqp.Channel {
+func openChannel(t *testing.T, r *rabbitmq.Node) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(r.AMQPURL())
 	if err != nil {
@@ -49,7 +50,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("keeps durable messages through Restart and Kill", func(t *testing.T) { keepsMessages(t, r) })
 }
 
-func keepsMessages(t *testing.T, r *servers.RabbitMQ) {
+func keepsMessages(t *testing.T, r *rabbitmq.Node) {
 	t.Helper()
 	ch := openChannel(t, r)
 	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
@@ -94,7 +95,7 @@ func keepsMessages(t *testing.T, r *servers.RabbitMQ) {
 	}
 }
 
-func answersAfterResume(t *testing.T, r *servers.RabbitMQ) {
+func answersAfterResume(t *testing.T, r *rabbitmq.Node) {
 	t.Helper()
 	if err := r.Pause(t.Context()); err != nil {
 		t.Fatal(err)

@@ -13,13 +13,16 @@ import (
 // slotsInAll is the number of hash slots of every Redis Cluster.
 const slotsInAll = 16384
 
+// mastersInAll is the smallest number of masters of which one may fail.
+const mastersInAll = 3
+
 // startCluster starts three masters, which share the hash slots.
 func (s *Store) startCluster(ctx context.Context, c Config) error {
 	m := member{file: "redis.conf", ports: 2, more: func(ports []int) string {
 		// A node that is silent for five seconds counts as down; the default is 15.
 		return fmt.Sprintf("cluster-enabled yes\ncluster-port %d\ncluster-node-timeout 5000\n", ports[1])
 	}}
-	for i := range clusterSize {
+	for i := range mastersInAll {
 		r, err := c.newMember(ctx, m)
 		if err != nil {
 			return err
@@ -45,7 +48,7 @@ func (s *Store) startCluster(ctx context.Context, c Config) error {
 
 // join gives node i its share of the slots and introduces it to the first node.
 func (s *Store) join(ctx context.Context, c *redis.Client, i int) error {
-	share := slotsInAll/clusterSize + 1
+	share := slotsInAll/mastersInAll + 1
 	if err := c.ClusterAddSlotsRange(ctx, i*share, min((i+1)*share, slotsInAll)-1).Err(); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func seesCluster(ctx context.Context, c *redis.Client) error {
 		return err
 	}
 	state := fields(info)
-	if len(nodes) != clusterSize || state["cluster_state"] != "ok" {
+	if len(nodes) != mastersInAll || state["cluster_state"] != "ok" {
 		return fmt.Errorf("it sees %d shards, state %q", len(nodes), state["cluster_state"])
 	}
 	return nil

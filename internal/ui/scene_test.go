@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -22,7 +23,7 @@ import (
 // scene is a shop on servers of its own, whose UI so shows nothing else.
 type scene struct {
 	t        *testing.T
-	rabbit   *servers.RabbitMQ
+	rabbit   *rabbitmq.Node
 	redis    *servers.Store
 	topology *topology.Topology
 	producer *producer.Producer

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/world"
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 func clusterScenarios() []Scenario {
@@ -56,7 +56,7 @@ func (i *injection) replaceNode() error {
 		return err
 	}
 	for _, step := range []struct {
-		node    *servers.RabbitMQ
+		node    *rabbitmq.Node
 		command []string
 	}{
 		{lost, []string{"stop_app"}},

@@ -15,6 +15,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/databases"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -30,7 +31,7 @@ func (w *World) startRabbitMQ(clustered bool) error {
 	if !clustered {
 		node, err := servers.StartRabbitMQ(w.ctx, servers.Config{})
 		if err == nil {
-			w.Nodes = []*servers.RabbitMQ{node}
+			w.Nodes = []*rabbitmq.Node{node}
 		}
 		return err
 	}
@@ -87,7 +88,7 @@ func (w *World) Manage(method, path, body string) ([]byte, error) {
 	var errs []error
 	for _, node := range w.Nodes {
 		ctx, cancel := context.WithTimeout(w.ctx, 15*time.Second)
-		answer, err := servers.Manage(ctx, node.ManagementURL(), method, path, body)
+		answer, err := rabbitmq.Manage(ctx, node.ManagementURL(), method, path, body)
 		cancel()
 		if err == nil {
 			return answer, nil

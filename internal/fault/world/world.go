@@ -19,6 +19,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/databases"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -40,8 +41,8 @@ type World struct {
 	history  *history.Writer
 	network  *network
 
-	Cluster *servers.Cluster // nil for a single node
-	Nodes   []*servers.RabbitMQ
+	Cluster *rabbitmq.Cluster // nil for a single node
+	Nodes   []*rabbitmq.Node
 	Redis   *servers.Redis
 
 	shops      []shop.StoreAt

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // cleanUpTimeout bounds what is done after a test.
@@ -82,7 +83,7 @@ func RabbitMQLayout() servers.Layout {
 // RabbitMQForTest starts a server for one test that kills or pauses it. Where
 // the layout is a cluster, that is one node of two that run, of three: when it
 // is killed, quorum queues wait for it.
-func RabbitMQForTest(t testing.TB) *servers.RabbitMQ {
+func RabbitMQForTest(t testing.TB) *rabbitmq.Node {
 	t.Helper()
 	if RabbitMQLayout() == servers.Clustered {
 		shared.cluster.Lock() // more of them at a time are too much for a small machine
@@ -155,7 +156,7 @@ func (e Env) left(ctx context.Context) string {
 		{"queues", "queues/" + e.VHost + "?disable_stats=true&enable_queue_totals=true&columns=name,type,messages_ready,messages_unacknowledged"},
 		{"bindings", "bindings/" + e.VHost + "?columns=source,destination,routing_key,arguments"},
 	} {
-		answer, err := servers.Manage(ctx, e.ManagementURL, http.MethodGet, "/api/"+part.path, "")
+		answer, err := rabbitmq.Manage(ctx, e.ManagementURL, http.MethodGet, "/api/"+part.path, "")
 		if err != nil {
 			fmt.Fprintf(&b, "%s are unknown: %v\n", part.title, err)
 			continue
@@ -177,7 +178,7 @@ func (e Env) deleteVHost(ctx context.Context) error {
 // returns the answer. A refusal is fatal.
 func (e Env) Manage(t testing.TB, method, path, body string) []byte {
 	t.Helper()
-	answer, err := servers.Manage(context.WithoutCancel(t.Context()), e.ManagementURL, method, path, body) // cleaning up, too
+	answer, err := rabbitmq.Manage(context.WithoutCancel(t.Context()), e.ManagementURL, method, path, body) // cleaning up, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func (e Env) Manage(t testing.TB, method, path, body string) []byte {
 }
 
 func (e Env) manage(ctx context.Context, method, path, body string) error {
-	_, err := servers.Manage(ctx, e.ManagementURL, method, path, body)
+	_, err := rabbitmq.Manage(ctx, e.ManagementURL, method, path, body)
 	return err
 }
 

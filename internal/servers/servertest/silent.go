@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )
 
 // SingleRabbitMQ starts a single node of the test's own, whatever the layout under test.
-func SingleRabbitMQ(t testing.TB) *servers.RabbitMQ {
+func SingleRabbitMQ(t testing.TB) *rabbitmq.Node {
 	t.Helper()
 	server, err := servers.StartRabbitMQ(t.Context(), servers.Config{RabbitMQLayout: servers.Single})
 	if err != nil {
@@ -28,7 +29,7 @@ func SingleRabbitMQ(t testing.TB) *servers.RabbitMQ {
 
 // Silence has a quorum queue of the virtual host / answer nothing, as one without a majority,
 // until resume is called.
-func Silence(t testing.TB, server *servers.RabbitMQ, queue string) (resume func()) {
+func Silence(t testing.TB, server *rabbitmq.Node, queue string) (resume func()) {
 	t.Helper()
 	control := func(what string) {
 		t.Helper()

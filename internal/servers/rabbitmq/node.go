@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"context"
@@ -9,16 +9,25 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/lifecycle"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
 // credentials of RabbitMQ's default user, who may do everything.
 const (
-	rabbitMQUser     = "guest"
-	rabbitMQPassword = "guest"
+	user     = "guest"
+	password = "guest"
 )
 
-// RabbitMQ is a running RabbitMQ node with the management plugin.
-type RabbitMQ struct {
+// A Config says how to start a node.
+type Config struct {
+	// Image is that of a container. Empty is a private node.
+	Image string
+	// TLS has a private node that stands alone take connections over TLS, too. Defaults to none.
+	TLS *private.TLS
+}
+
+// A Node is a running RabbitMQ node with the management plugin.
+type Node struct {
 	lifecycle.Server
 	nodeName                 string
 	amqpPort, managementPort int
@@ -27,14 +36,14 @@ type RabbitMQ struct {
 }
 
 // NodeName is the node's name in the management API, such as rabbit@host.
-func (r *RabbitMQ) NodeName() string { return r.nodeName }
+func (r *Node) NodeName() string { return r.nodeName }
 
 // AMQPURL is the address of the default virtual host, with credentials. It
 // stays the same for the life of the server.
-func (r *RabbitMQ) AMQPURL() string {
+func (r *Node) AMQPURL() string {
 	u := url.URL{
 		Scheme: "amqp",
-		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
+		User:   url.UserPassword(user, password),
 		Host:   lifecycle.Loopback(r.amqpPort),
 		Path:   "/",
 	}
@@ -43,10 +52,10 @@ func (r *RabbitMQ) AMQPURL() string {
 
 // ManagementURL is the address of the management API and UI, with credentials
 // and without a path.
-func (r *RabbitMQ) ManagementURL() string {
+func (r *Node) ManagementURL() string {
 	u := url.URL{
 		Scheme: "http",
-		User:   url.UserPassword(rabbitMQUser, rabbitMQPassword),
+		User:   url.UserPassword(user, password),
 		Host:   lifecycle.Loopback(r.managementPort),
 	}
 	return u.String()
@@ -54,37 +63,28 @@ func (r *RabbitMQ) ManagementURL() string {
 
 // TLSURLs are the addresses of the default virtual host and of the management API over [Config.TLS], without
 // credentials.
-func (r *RabbitMQ) TLSURLs() (amqp, management string) {
+func (r *Node) TLSURLs() (amqp, management string) {
 	return fmt.Sprintf("amqps://localhost:%d/", r.amqpTLSPort), fmt.Sprintf("https://localhost:%d", r.managementTLSPort)
 }
 
-// StartRabbitMQ starts a node of its own and returns when it answers. The
-// caller owes it a Stop.
-func StartRabbitMQ(ctx context.Context, config Config) (*RabbitMQ, error) {
-	config, err := config.settle(ctx)
-	if err != nil {
-		return nil, err
+// Start starts a node of its own and returns when it answers. The caller owes it
+// a Stop.
+func Start(ctx context.Context, config Config) (*Node, error) {
+	if config.Image != "" {
+		return startContainer(ctx, config.Image)
 	}
-	return config.startRabbitMQ(ctx)
+	return startPrivate(ctx, config.TLS)
 }
 
-// startRabbitMQ starts a node as a settled Config says.
-func (c Config) startRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
-	if c.Choice == Containers {
-		return startRabbitMQContainer(ctx, c.RabbitMQImage)
-	}
-	return startPrivateRabbitMQ(ctx, c.TLS)
-}
-
-// newRabbitMQ makes the handle of a server that is not started yet.
-func newRabbitMQ(i lifecycle.Instance, nodeName string, amqpPort, managementPort int) *RabbitMQ {
-	r := &RabbitMQ{nodeName: nodeName, amqpPort: amqpPort, managementPort: managementPort}
+// New makes the handle of a server that is not started yet.
+func New(i lifecycle.Instance, nodeName string, amqpPort, managementPort int) *Node {
+	r := &Node{nodeName: nodeName, amqpPort: amqpPort, managementPort: managementPort}
 	r.Server = lifecycle.Server{Name: "RabbitMQ", Instance: i, Probe: r.answers}
 	return r
 }
 
 // answers returns nil once both AMQP and the management API do their work.
-func (r *RabbitMQ) answers(ctx context.Context) error {
+func (r *Node) answers(ctx context.Context) error {
 	conn, err := amqp.DialConfig(r.AMQPURL(), amqp.Config{Dial: lifecycle.Dialer(ctx)})
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (r *RabbitMQ) answers(ctx context.Context) error {
 }
 
 // ask reads from the management API.
-func (r *RabbitMQ) ask(ctx context.Context, path string) ([]byte, error) {
+func (r *Node) ask(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, lifecycle.ProbeTimeout)
 	defer cancel()
 	return Manage(ctx, r.ManagementURL(), http.MethodGet, path, "")

@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"crypto/rand"
@@ -18,7 +18,7 @@ type membership struct {
 const cookieFile = ".erlang.cookie"
 
 // membershipOf is the membership of all the nodes given.
-func membershipOf(nodes []*RabbitMQ) membership {
+func membershipOf(nodes []*Node) membership {
 	m := membership{cookie: rand.Text()}
 	for _, r := range nodes {
 		m.nodes = append(m.nodes, r.nodeName)

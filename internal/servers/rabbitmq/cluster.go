@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const clusterSize = 3
 // A node answers only while another one does, too: a Restart of the first of
 // several that are down waits for a second.
 type Cluster struct {
-	nodes []*RabbitMQ
+	nodes []*Node
 	epmd  *lifecycle.Server // of private nodes; containers have one each
 }
 
@@ -27,16 +27,12 @@ type Cluster struct {
 // and returns when every node sees every other one run. The caller owes it a
 // Stop.
 func StartCluster(ctx context.Context, config Config) (*Cluster, error) {
-	config, err := config.settle(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var c Cluster
 	prepare := c.preparePrivate
-	if config.Choice == Containers {
-		prepare = func(ctx context.Context) error { return c.prepareContainers(ctx, config.RabbitMQImage) }
+	if config.Image != "" {
+		prepare = func(ctx context.Context) error { return c.prepareContainers(ctx, config.Image) }
 	}
-	err = prepare(ctx)
+	err := prepare(ctx)
 	if err == nil {
 		err = c.start(ctx)
 	}
@@ -48,11 +44,11 @@ func StartCluster(ctx context.Context, config Config) (*Cluster, error) {
 }
 
 // Nodes returns a handle for each node. Stopping them is [Cluster.Stop]'s task.
-func (c *Cluster) Nodes() []*RabbitMQ { return slices.Clone(c.nodes) }
+func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
 // Stop ends all nodes and removes their data.
 func (c *Cluster) Stop(ctx context.Context) error {
-	err := c.each(func(r *RabbitMQ) error { return r.Stop(ctx) })
+	err := c.each(func(r *Node) error { return r.Stop(ctx) })
 	if c.epmd != nil {
 		err = errors.Join(err, c.epmd.Stop(ctx))
 	}
@@ -62,7 +58,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 // start launches the nodes that have been prepared: they find each other by
 // themselves.
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.each(func(r *RabbitMQ) error { return r.Start(ctx) }); err != nil {
+	if err := c.each(func(r *Node) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
 	return c.AwaitWhole(ctx)
@@ -70,11 +66,11 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // AwaitWhole returns when every node sees every other one run, or with an error when ctx ends.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
-	return c.each(func(r *RabbitMQ) error { return r.Wrap("join", lifecycle.Await(ctx, r.seesAll)) })
+	return c.each(func(r *Node) error { return r.Wrap("join", lifecycle.Await(ctx, r.seesAll)) })
 }
 
 // each does something with all nodes at once.
-func (c *Cluster) each(do func(*RabbitMQ) error) error {
+func (c *Cluster) each(do func(*Node) error) error {
 	errs := make([]error, len(c.nodes))
 	var all sync.WaitGroup
 	for i, r := range c.nodes {
@@ -85,13 +81,13 @@ func (c *Cluster) each(do func(*RabbitMQ) error) error {
 }
 
 // add takes on a node that has been prepared.
-func (c *Cluster) add(r *RabbitMQ) {
+func (c *Cluster) add(r *Node) {
 	r.Name = fmt.Sprintf("RabbitMQ node %d", len(c.nodes)+1)
 	c.nodes = append(c.nodes, r)
 }
 
 // seesAll returns nil once the node sees the whole cluster run.
-func (r *RabbitMQ) seesAll(ctx context.Context) error {
+func (r *Node) seesAll(ctx context.Context) error {
 	answer, err := r.ask(ctx, "/api/nodes")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 // Control runs rabbitmqctl on the server and returns what it prints, for what
 // neither AMQP nor the management API offers, such as raising an alarm.
-func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) {
+func (r *Node) Control(ctx context.Context, args ...string) (string, error) {
 	command, err := r.ControlCommand()
 	if err != nil {
 		return "", err
@@ -34,10 +34,10 @@ func (r *RabbitMQ) Control(ctx context.Context, args ...string) (string, error) 
 
 // ControlCommand returns the program and the arguments that run rabbitmqctl on the
 // server, to be completed by what it is to do.
-func (r *RabbitMQ) ControlCommand() ([]string, error) {
+func (r *Node) ControlCommand() ([]string, error) {
 	switch i := r.Instance.(type) {
 	case *private.Node:
-		program := filepath.Join(rabbitMQDirs, "bin", "rabbitmqctl")
+		program := filepath.Join(programDirs, "bin", "rabbitmqctl")
 		if _, err := os.Stat(program); err != nil {
 			program = "rabbitmqctl"
 		}

@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"os"
@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/delaybridge/delaybridge/internal/servers/containers"
 )
 
 // A health check runs as root, and may run before a slow server has written its
 // cookie. RabbitMQ's own programs write one then, which the server cannot read.
 func TestHealthCheckWaitsForTheCookie(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "compose.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", containers.ComposeFile))
 	if err != nil {
 		t.Fatal(err)
 	}

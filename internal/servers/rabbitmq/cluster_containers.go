@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 func (c *Cluster) prepareContainers(ctx context.Context, image string) error {
 	members := make([]*containers.Container, clusterSize)
 	for i := range members {
-		r, b, err := newRabbitMQContainer(image)
+		r, b, err := newContainer(image)
 		if err != nil {
 			return err
 		}
@@ -23,7 +23,7 @@ func (c *Cluster) prepareContainers(ctx context.Context, image string) error {
 	}
 	m := membershipOf(c.nodes)
 	for _, b := range members {
-		if err := configureRabbitMQContainer(b, m); err != nil {
+		if err := configureContainer(b, m); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
-// rabbitMQDirs is where distributions keep the server's own start script. The
+// programDirs is where distributions keep the server's own start script. The
 // script in PATH is often a wrapper that changes user and folder and sends the
 // log elsewhere.
-const rabbitMQDirs = "/usr/lib/rabbitmq"
+const programDirs = "/usr/lib/rabbitmq"
 
 // withEpmd starts the Erlang port mapper in the server's process group before
 // the server. Left to itself RabbitMQ would start one as a daemon, which
@@ -35,12 +35,12 @@ const (
 	amqpPort = iota
 	managementPort
 	distributionPort
-	rabbitMQPorts
+	portsInAll
 )
 
-// startPrivateRabbitMQ runs the distribution's rabbitmq-server.
-func startPrivateRabbitMQ(ctx context.Context, t *private.TLS) (*RabbitMQ, error) {
-	r, n, err := newPrivateRabbitMQ()
+// startPrivate runs the distribution's rabbitmq-server.
+func startPrivate(ctx context.Context, t *private.TLS) (*Node, error) {
+	r, n, err := newPrivate()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func startPrivateRabbitMQ(ctx context.Context, t *private.TLS) (*RabbitMQ, error
 	}
 	n.Ports = append(n.Ports, mapper)
 	n.Program = append([]string{"/bin/sh", "-c", withEpmd, "epmd"}, n.Program...)
-	err = configureRabbitMQ(r, n, mapper.Number, membership{})
+	err = configurePrivate(r, n, mapper.Number, membership{})
 	if err == nil && t != nil {
 		err = r.overTLS(n, t)
 	}
@@ -63,33 +63,44 @@ func startPrivateRabbitMQ(ctx context.Context, t *private.TLS) (*RabbitMQ, error
 	return r, nil
 }
 
-// newPrivateRabbitMQ prepares a node that is not configured yet.
-func newPrivateRabbitMQ() (*RabbitMQ, *private.Node, error) {
-	program, err := findRabbitMQ()
+// newPrivate prepares a node that is not configured yet.
+func newPrivate() (*Node, *private.Node, error) {
+	program, err := findProgram()
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := private.New("rabbitmq", "rabbitmq", rabbitMQPorts)
+	n, err := private.New("rabbitmq", "rabbitmq", portsInAll)
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare RabbitMQ: %w", err)
 	}
 	n.Program = []string{program}
 	name := fmt.Sprintf("delaybridge-%d@localhost", n.Ports[amqpPort].Number)
-	return newRabbitMQ(n, name, n.Ports[amqpPort].Number, n.Ports[managementPort].Number), n, nil
+	return New(n, name, n.Ports[amqpPort].Number, n.Ports[managementPort].Number), n, nil
 }
 
-// findRabbitMQ returns the path of the server's start script.
-func findRabbitMQ() (string, error) {
-	own := filepath.Join(rabbitMQDirs, "bin", "rabbitmq-server")
+// MissingPackages names the Debian packages whose programs private nodes take, and
+// that are not here.
+func MissingPackages() []string {
+	_, server := findProgram()
+	_, epmd := exec.LookPath("epmd")
+	if server != nil || epmd != nil {
+		return []string{"rabbitmq-server"}
+	}
+	return nil
+}
+
+// findProgram returns the path of the server's start script.
+func findProgram() (string, error) {
+	own := filepath.Join(programDirs, "bin", "rabbitmq-server")
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}
 	return exec.LookPath("rabbitmq-server")
 }
 
-// configureRabbitMQ writes the node's settings, and the environment that makes
+// configurePrivate writes the node's settings, and the environment that makes
 // it read them and nothing of the system's own RabbitMQ.
-func configureRabbitMQ(r *RabbitMQ, n *private.Node, mapper int, m membership) error {
+func configurePrivate(r *Node, n *private.Node, mapper int, m membership) error {
 	listeners := fmt.Sprintf(`
 listeners.tcp.private = 127.0.0.1:%d
 management.tcp.ip = 127.0.0.1
@@ -119,7 +130,7 @@ management.tcp.port = %d
 		file(cookieFile, m.cookie)
 	}
 	// Debian's packages of 4.0 and later do not find their plugins by themselves.
-	if plugins, _ := filepath.Glob(filepath.Join(rabbitMQDirs, "lib", "rabbitmq_server-*", "plugins")); len(plugins) == 1 {
+	if plugins, _ := filepath.Glob(filepath.Join(programDirs, "lib", "rabbitmq_server-*", "plugins")); len(plugins) == 1 {
 		n.Env = append(n.Env, "RABBITMQ_PLUGINS_DIR="+plugins[0])
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -1,4 +1,4 @@
-package servers
+package rabbitmq
 
 import (
 	"context"
@@ -16,7 +16,7 @@ func (c *Cluster) preparePrivate(ctx context.Context) error {
 	}
 	homes := make([]*private.Node, clusterSize)
 	for i := range homes {
-		r, n, err := newPrivateRabbitMQ()
+		r, n, err := newPrivate()
 		if err != nil {
 			return err
 		}
@@ -25,7 +25,7 @@ func (c *Cluster) preparePrivate(ctx context.Context) error {
 	}
 	m := membershipOf(c.nodes)
 	for i, n := range homes {
-		if err := configureRabbitMQ(c.nodes[i], n, mapper, m); err != nil {
+		if err := configurePrivate(c.nodes[i], n, mapper, m); err != nil {
 			return err
 		}
 	}
