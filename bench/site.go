@@ -12,8 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -23,7 +23,7 @@ import (
 // park, and a queue for all that comes out.
 type site struct {
 	rabbitmq *rabbitmq.Node
-	redis    *servers.Store
+	redis    *redisserver.Store
 	topology *topology.Topology
 	client   redis.UniversalClient
 	conn     *amqp.Connection // of the consumer
@@ -36,7 +36,7 @@ type site struct {
 	failed  chan error
 }
 
-func newSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *servers.Store) (*site, error) {
+func newSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *redisserver.Store) (*site, error) {
 	t, err := topology.New(topology.Config{Prefix: prefix})
 	if err != nil {
 		return nil, err

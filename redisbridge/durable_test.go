@@ -15,7 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -182,7 +182,7 @@ func anyHour() message.When {
 // killed kills and restarts Redis some times, of a cluster all nodes, each time at an instant that
 // has nothing to do with what it is doing. Every other time it stays away until
 // down has returned.
-func killed(t *testing.T, store *servers.Store, a *answers, before, down func()) {
+func killed(t *testing.T, store *redisserver.Store, a *answers, before, down func()) {
 	t.Helper()
 	for round := range 6 {
 		before()
@@ -203,7 +203,7 @@ func killed(t *testing.T, store *servers.Store, a *answers, before, down func())
 // parking is a Redis of its own, and a park that many goroutines use.
 type parking struct {
 	answers
-	store    *servers.Store
+	store    *redisserver.Store
 	topology *topology.Topology
 	park     *redisbridge.Park
 	size     int // bytes of each body

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -34,7 +35,7 @@ type traffic struct {
 const publishers = 16
 
 // newTraffic parks for as many replicas of the store as waitReplicas says.
-func newTraffic(t *testing.T, store *servers.Store, waitReplicas int) *traffic {
+func newTraffic(t *testing.T, store *redisserver.Store, waitReplicas int) *traffic {
 	t.Helper()
 	env := servertest.ForTest(t)
 	env.RedisURL = store.URL()

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -39,7 +39,7 @@ func TestRedisThatStandsStill(t *testing.T) {
 	if err := park(early, "before"); err != nil {
 		t.Fatal(err)
 	}
-	each := func(do func(*servers.Redis) error) { // at once: the early one looks at Redis anew after some seconds
+	each := func(do func(*redisserver.Node) error) { // at once: the early one looks at Redis anew after some seconds
 		var all errgroup.Group
 		for _, node := range p.store.Nodes() {
 			all.Go(func() error { return do(node) })
@@ -48,7 +48,7 @@ func TestRedisThatStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	each(func(node *servers.Redis) error { return node.Pause(t.Context()) })
+	each(func(node *redisserver.Node) error { return node.Pause(t.Context()) })
 	if err := park(early, "before"); !errors.Is(err, redisbridge.ErrUnconfirmed) || errors.Is(err, redisbridge.ErrUnreachable) {
 		t.Errorf("over a connection of before: %v, want ErrUnconfirmed", err)
 	}
@@ -61,7 +61,7 @@ func TestRedisThatStandsStill(t *testing.T) {
 	if _, err := early.Get(t.Context(), "before"); !errors.Is(err, redisbridge.ErrUnreachable) {
 		t.Errorf("Get over a connection of before: %v, want ErrUnreachable", err)
 	}
-	each(func(node *servers.Redis) error { return node.Resume(t.Context()) })
+	each(func(node *redisserver.Node) error { return node.Resume(t.Context()) })
 	if _, err := late.Get(t.Context(), "before"); err != nil {
 		t.Error(err)
 	}

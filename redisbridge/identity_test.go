@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -452,7 +453,7 @@ func TestDeliveredFromAClockThatIsAhead(t *testing.T) {
 // So it is though the clock of Redis was ahead.
 func TestDeliveredByAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
-	start := func(c servers.Config) (*servers.Redis, *redisbridge.Park) {
+	start := func(c servers.Config) (*redisserver.Node, *redisbridge.Park) {
 		r, err := servers.StartRedis(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)

@@ -9,13 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/usage"
 )
 
 // asynqQueue is asynq on the Redis that the delay bridge uses: every write is on
 // disk before its answer.
 type asynqQueue struct {
-	server   *servers.Redis
+	server   *redisserver.Node
 	observer *redis.Client
 	client   *asynq.Client
 	workers  []*asynq.Server

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/internal/tlsurl"
@@ -232,7 +233,7 @@ func TestServersEndTLS(t *testing.T) {
 	serverCert, serverKey := authority.Issue(t, "server", later, "localhost")
 	bridgeCert, bridgeKey := authority.Issue(t, "bridge", later)
 	nobodyCert, nobodyKey := authority.Issue(t, "nobody", later)
-	config := servers.Config{Choice: servers.Packages, TLS: &servers.TLS{Authority: authority.File, Certificate: serverCert, Key: serverKey}}
+	config := servers.Config{Choice: servers.Packages, TLS: &private.TLS{Authority: authority.File, Certificate: serverCert, Key: serverKey}}
 	rabbit, err := servers.StartRabbitMQ(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/roles"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -29,7 +30,7 @@ const stateTimeout = 90 * time.Second
 // that the doctor prints may change.
 type site struct {
 	broker *rabbitmq.Node
-	store  *servers.Redis
+	store  *redisserver.Node
 }
 
 func newSite(t *testing.T) site {
@@ -49,7 +50,7 @@ func newSite(t *testing.T) site {
 	return site{broker, newStore(t)}
 }
 
-func newStore(t *testing.T) *servers.Redis {
+func newStore(t *testing.T) *redisserver.Node {
 	t.Helper()
 	store, err := servers.StartRedis(t.Context(), servers.Config{RedisLayout: servers.Single})
 	if err != nil {

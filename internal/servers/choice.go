@@ -3,11 +3,14 @@ package servers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
+	"github.com/delaybridge/delaybridge/internal/servers/private"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // Environment variables that choose where servers come from.
@@ -38,6 +41,13 @@ const (
 	Packages Choice = "packages"
 )
 
+// ErrNoOtherClock is what starting a container with another clock comes to. libfaketime
+// changes the clock of Redis as Debian 12 has it; later ones end, or never start, with it.
+var ErrNoOtherClock = errors.New("a Redis whose clock is not this machine's runs as a private node alone")
+
+// ErrNoTLS means that containers cannot be started with [Config.TLS].
+var ErrNoTLS = errors.New("servers that end TLS run as private nodes alone")
+
 // A Config says what servers to start. The zero value leaves everything to
 // this machine and its environment.
 type Config struct {
@@ -56,7 +66,7 @@ type Config struct {
 	RedisAhead time.Duration
 	// TLS has Redis, or a single RabbitMQ, take connections over TLS, too. Redis' URLs are then of rediss://,
 	// and name no certificates. Defaults to none. It takes [Packages] ([ErrNoTLS]).
-	TLS *TLS
+	TLS *private.TLS
 }
 
 // withDefaults fills in what is not set and rejects what is unknown.
@@ -95,7 +105,7 @@ func (c Config) settle(ctx context.Context) (Config, error) {
 		c.Choice = Packages
 	}
 	if c.RedisAhead != 0 {
-		if err := ensureOtherClock(ctx); err != nil {
+		if err := private.Ensure(ctx, redisserver.MissingClockPackages, ""); err != nil {
 			return c, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // StartComposed is [Start] for people to look at: containers are those of
@@ -28,9 +29,9 @@ func StartComposed(ctx context.Context, config Config) (*Pair, error) {
 		return nil, fmt.Errorf("prepare %s: %w", containers.ComposeFile, err)
 	}
 	rabbit := rabbitmq.New(all.Service("rabbitmq"), "rabbit@rabbitmq", all.Ports[0].Number, all.Ports[1].Number)
-	store := newRedis(all.Service("redis"), all.Ports[2].Number)
+	store := redisserver.New(all.Service("redis"), all.Ports[2].Number)
 	pair := &Pair{
-		RabbitMQ: rabbit, stopRabbitMQ: rabbit.Stop, Redis: newSingleStore(store), Choice: Containers, composed: all,
+		RabbitMQ: rabbit, stopRabbitMQ: rabbit.Stop, Redis: redisserver.Alone(store), Choice: Containers, composed: all,
 	}
 	// One after the other: both would create the network that they share.
 	for _, start := range []func(context.Context) error{rabbit.Start, store.Start} {

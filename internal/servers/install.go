@@ -5,25 +5,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
-
-// missingPackages names the Debian packages whose programs are not here.
-func missingPackages() []string {
-	missing := rabbitmq.MissingPackages()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		missing = append(missing, "redis-server")
-	}
-	return missing
-}
 
 // ensurePackages installs RabbitMQ and Redis where they are missing.
 func ensurePackages(ctx context.Context) error {
-	return private.Ensure(ctx, missingPackages,
+	return private.Ensure(ctx, func() []string { return append(rabbitmq.MissingPackages(), redisserver.MissingPackages()...) },
 		fmt.Sprintf(", or have a container engine with the images %s and %s at hand", DefaultRabbitMQImage, DefaultRedisImage))
 }
 
@@ -37,22 +28,6 @@ func EnsureClients(ctx context.Context, byPackage map[string]string) error {
 				continue
 			}
 			if _, err := exec.LookPath(file); err != nil {
-				missing = append(missing, name)
-			}
-		}
-		slices.Sort(missing)
-		return missing
-	}, "")
-}
-
-// ensureOtherClock installs what is missing for [Config.RedisAhead].
-func ensureOtherClock(ctx context.Context) error {
-	return private.Ensure(ctx, func() []string {
-		var missing []string
-		for name, file := range map[string]string{
-			"libfaketime": "faketime/libfaketime.so.1", "libtcmalloc-minimal4": "libtcmalloc_minimal.so.4",
-		} {
-			if found, _ := filepath.Glob("/usr/lib/*/" + file); len(found) == 0 { // by architecture
 				missing = append(missing, name)
 			}
 		}

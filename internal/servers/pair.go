@@ -7,12 +7,13 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // A Pair is RabbitMQ and Redis.
 type Pair struct {
 	RabbitMQ *rabbitmq.Node // of a cluster, a node that runs
-	Redis    *Store
+	Redis    *redisserver.Store
 	// Choice is where they came from, never Auto.
 	Choice Choice
 

@@ -10,10 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // startRedis starts a server for one test and connects to it.
-func startRedis(t *testing.T) (*servers.Redis, *redis.Client) {
+func startRedis(t *testing.T) (*redisserver.Node, *redis.Client) {
 	t.Helper()
 	r, err := servers.StartRedis(t.Context(), servers.Config{})
 	if err != nil {

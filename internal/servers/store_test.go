@@ -9,10 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // startStore starts Redis in a layout for one test, and connects to it.
-func startStore(t *testing.T, layout servers.Layout) (*servers.Store, redis.UniversalClient) {
+func startStore(t *testing.T, layout servers.Layout) (*redisserver.Store, redis.UniversalClient) {
 	t.Helper()
 	s, err := servers.StartStore(t.Context(), servers.Config{RedisLayout: layout})
 	if err != nil {
@@ -127,7 +128,7 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { return client.Set(t.Context(), "order", "42", 0).Err() })
-	var promoted []*servers.Redis
+	var promoted []*redisserver.Node
 	eventually(t, func() error {
 		var err error
 		promoted, err = s.Primaries(t.Context())

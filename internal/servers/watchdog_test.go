@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // orphanVariable makes this test binary the process whose death is tested.
@@ -33,7 +34,7 @@ func startAndHang() {
 	select {}
 }
 
-func startReplicated(ctx context.Context) (primary, replica *servers.Redis, err error) {
+func startReplicated(ctx context.Context) (primary, replica *redisserver.Node, err error) {
 	if primary, err = servers.StartRedis(ctx, servers.Config{}); err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -24,7 +25,7 @@ import (
 type scene struct {
 	t        *testing.T
 	rabbit   *rabbitmq.Node
-	redis    *servers.Store
+	redis    *redisserver.Store
 	topology *topology.Topology
 	producer *producer.Producer
 	channel  *amqp.Channel // of a client in another language

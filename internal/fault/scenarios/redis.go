@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 func redisScenarios() []Scenario {
@@ -175,7 +176,7 @@ func (i *injection) stepClock() error {
 const mostStep = 3 * time.Second
 
 // replica starts another server, which has all that Redis has.
-func (i *injection) replica(config servers.Config) (*servers.Redis, error) {
+func (i *injection) replica(config servers.Config) (*redisserver.Node, error) {
 	replica, err := servers.StartRedis(i.ctx, config)
 	if err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (i *injection) replica(config servers.Config) (*servers.Redis, error) {
 }
 
 // handOver has a replica take over. The old server answers READONLY until the address has moved.
-func (i *injection) handOver(replica *servers.Redis) error {
+func (i *injection) handOver(replica *redisserver.Node) error {
 	if err := i.Redis.FailOver(i.ctx); err != nil {
 		return errors.Join(err, replica.Stop(i.ctx))
 	}

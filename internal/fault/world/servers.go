@@ -16,6 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -147,7 +148,7 @@ func (w *World) MoveClients(home, to int) error {
 }
 
 // MoveRedis has the address of Redis lead to another server, and stops the old one.
-func (w *World) MoveRedis(other *servers.Redis) error {
+func (w *World) MoveRedis(other *redisserver.Node) error {
 	var err error
 	for _, l := range w.Links(Redis) {
 		err = errors.Join(err, l.lead(other.URL()))

@@ -20,6 +20,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/databases"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -43,7 +44,7 @@ type World struct {
 
 	Cluster *rabbitmq.Cluster // nil for a single node
 	Nodes   []*rabbitmq.Node
-	Redis   *servers.Redis
+	Redis   *redisserver.Node
 
 	shops      []shop.StoreAt
 	PostgreSQL *databases.PostgreSQL // nil where no order is kept there

@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
+	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // cleanUpTimeout bounds what is done after a test.
@@ -99,7 +100,7 @@ func RabbitMQForTest(t testing.TB) *rabbitmq.Node {
 
 // RedisForTest starts Redis for one test that kills it or changes its settings,
 // in the layout that the environment asks for, unless the test names one.
-func RedisForTest(t testing.TB, layout ...servers.Layout) *servers.Store {
+func RedisForTest(t testing.TB, layout ...servers.Layout) *redisserver.Store {
 	t.Helper()
 	var c servers.Config
 	if len(layout) > 0 {

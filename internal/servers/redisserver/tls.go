@@ -1,20 +1,13 @@
-package servers
+package redisserver
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 )
 
-// TLS is of [Config].
-type TLS = private.TLS
-
-// ErrNoTLS means that containers cannot be started with [Config.TLS].
-var ErrNoTLS = errors.New("servers that end TLS run as private nodes alone")
-
-// redisTLS has Redis or a Sentinel listen at port.
-func redisTLS(t *private.TLS, port int) string {
+// tlsSettings has Redis or a Sentinel listen at port.
+func tlsSettings(t *private.TLS, port int) string {
 	return fmt.Sprintf(`
 # localhost may be either.
 bind 127.0.0.1 -::1

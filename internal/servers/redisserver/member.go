@@ -1,4 +1,4 @@
-package servers
+package redisserver
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (m member) settings(dir string, ports []int) string {
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "\nbind 127.0.0.1\nport %d\ndir %s\n", ports[0], dir)
 	if m.tls != nil {
-		lines.WriteString(redisTLS(m.tls, ports[len(ports)-1]))
+		lines.WriteString(tlsSettings(m.tls, ports[len(ports)-1]))
 	}
 	if m.more != nil {
 		lines.WriteString(m.more(ports))
@@ -34,8 +34,8 @@ func (m member) settings(dir string, ports []int) string {
 }
 
 // handle makes the handle of the server.
-func (m member) handle(i lifecycle.Instance, ports []int) *Redis {
-	r := newRedis(i, ports[0])
+func (m member) handle(i lifecycle.Instance, ports []int) *Node {
+	r := New(i, ports[0])
 	r.busPort = ports[m.ports-1]
 	if m.tls != nil {
 		r.tlsPort = ports[len(ports)-1]
@@ -45,10 +45,10 @@ func (m member) handle(i lifecycle.Instance, ports []int) *Redis {
 
 // newMember prepares a server that is not started yet. Members of a layout know
 // each other, and are known to clients, by loopback addresses, in containers too.
-func (c Config) newMember(ctx context.Context, m member) (*Redis, error) {
-	if c.Choice == Containers {
-		return newRedisMemberContainer(ctx, c.RedisImage, m)
+func (c Config) newMember(ctx context.Context, m member) (*Node, error) {
+	if c.Image != "" {
+		return newMemberContainer(ctx, c.Image, m)
 	}
 	m.tls = c.TLS
-	return newPrivateRedis(ctx, m)
+	return newPrivate(ctx, m)
 }

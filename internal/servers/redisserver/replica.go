@@ -1,4 +1,4 @@
-package servers
+package redisserver
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 // Replicate makes the server a replica of another one of the same kind, in
 // place of all it holds, and returns when it has caught up with what the
 // primary held. It is a primary again after a restart.
-func (r *Redis) Replicate(ctx context.Context, primary *Redis) error {
+func (r *Node) Replicate(ctx context.Context, primary *Node) error {
 	return r.Wrap("replicate", r.replicate(ctx, primary))
 }
 
-func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
+func (r *Node) replicate(ctx context.Context, primary *Node) error {
 	if err := primary.meet(ctx, r); err != nil {
 		return err
 	}
@@ -48,15 +48,15 @@ func (r *Redis) replicate(ctx context.Context, primary *Redis) error {
 // A peer is a server's address for other servers.
 type peer struct{ host, port string }
 
-func (r *Redis) peer() peer {
+func (r *Node) peer() peer {
 	if b, contained := r.Instance.(*containers.Container); contained {
-		return peer{b.Name, strconv.Itoa(redisInside)}
+		return peer{b.Name, strconv.Itoa(portInside)}
 	}
 	return peer{"127.0.0.1", strconv.Itoa(r.port)}
 }
 
 // meet makes two servers reach each other.
-func (r *Redis) meet(ctx context.Context, other *Redis) error {
+func (r *Node) meet(ctx context.Context, other *Node) error {
 	switch one := r.Instance.(type) {
 	case *private.Node:
 		if _, same := other.Instance.(*private.Node); same {
@@ -85,14 +85,14 @@ func prepare(ctx context.Context, c *redis.Client, own peer) error {
 
 // Promote makes a replica a primary with what it has received. Nobody else is
 // told.
-func (r *Redis) Promote(ctx context.Context) error {
+func (r *Node) Promote(ctx context.Context) error {
 	return r.Wrap("promote", r.command(func(c *redis.Client) error { return c.ReplicaOf(ctx, "NO", "ONE").Err() }))
 }
 
 // FailOver has a primary and its replica exchange roles, and returns when they
 // have. Writes wait meanwhile; none that was acknowledged is lost. Afterwards
 // this server refuses them (READONLY).
-func (r *Redis) FailOver(ctx context.Context) error {
+func (r *Node) FailOver(ctx context.Context) error {
 	return r.Wrap("fail over", r.command(func(c *redis.Client) error {
 		// Without a limit the server would try, and hold back writes, for ever.
 		if err := c.Do(ctx, "FAILOVER", "TIMEOUT", lifecycle.StartTimeout.Milliseconds()).Err(); err != nil {
@@ -113,7 +113,7 @@ func (r *Redis) FailOver(ctx context.Context) error {
 }
 
 // command connects for as long as do takes.
-func (r *Redis) command(do func(*redis.Client) error) error {
+func (r *Node) command(do func(*redis.Client) error) error {
 	c := redis.NewClient(&redis.Options{Addr: lifecycle.Loopback(r.port), MaxRetries: -1, DialTimeout: lifecycle.ProbeTimeout, ReadTimeout: lifecycle.ProbeTimeout})
 	return errors.Join(do(c), c.Close())
 }

@@ -1,17 +1,29 @@
-package servers
+package redisserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoOtherClock is what starting a container with another clock comes to. libfaketime
-// changes the clock of Redis as Debian 12 has it; later ones end, or never start, with it.
-var ErrNoOtherClock = errors.New("a Redis whose clock is not this machine's runs as a private node alone")
+// MissingClockPackages names the Debian packages that [Config.Ahead] takes, and that
+// are not here.
+func MissingClockPackages() []string {
+	var missing []string
+	for name, file := range map[string]string{
+		"libfaketime": "faketime/libfaketime.so.1", "libtcmalloc-minimal4": "libtcmalloc_minimal.so.4",
+	} {
+		if found, _ := filepath.Glob("/usr/lib/*/" + file); len(found) == 0 { // by architecture
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
 
 // otherClock returns the environment in which a program's clock is so far ahead of the
 // machine's. The allocator that Redis brings reads the clock before libfaketime can answer;
@@ -28,7 +40,7 @@ func otherClock(ahead time.Duration) map[string]string {
 }
 
 // checkClock returns an error where the clock does not go as it should.
-func (r *Redis) checkClock(ctx context.Context, ahead time.Duration) error {
+func (r *Node) checkClock(ctx context.Context, ahead time.Duration) error {
 	return r.command(func(c *redis.Client) error {
 		began := time.Now()
 		now, err := c.Time(ctx).Result()

@@ -1,14 +1,12 @@
-package servers
+package redisserver
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,7 +49,7 @@ func (s *Store) startWatched(ctx context.Context, c Config) error {
 }
 
 // awaitLink returns when the server is a replica that follows its primary.
-func (r *Redis) awaitLink(ctx context.Context) error {
+func (r *Node) awaitLink(ctx context.Context) error {
 	return r.Wrap("replicate", r.command(func(c *redis.Client) error {
 		return lifecycle.Await(ctx, func(ctx context.Context) error { return linked(ctx, c) })
 	}))
@@ -84,16 +82,16 @@ sentinel failover-timeout %[1]s 10000
 		}
 	}
 	s.url = s.sentinels[0].URL() + "?" + query.Encode()
-	if err := s.each(s.sentinels, func(r *Redis) error { return r.Start(ctx) }); err != nil {
+	if err := s.each(s.sentinels, func(r *Node) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
-	return s.each(s.sentinels, func(r *Redis) error {
+	return s.each(s.sentinels, func(r *Node) error {
 		return r.Wrap("watch", lifecycle.Await(ctx, r.seesPair))
 	})
 }
 
 // seesPair returns nil once a Sentinel knows all others and the replica.
-func (r *Redis) seesPair(ctx context.Context) error {
+func (r *Node) seesPair(ctx context.Context) error {
 	return r.sentinel(func(c *redis.SentinelClient) error {
 		seen, err := c.Master(ctx, watchedName).Result()
 		if err != nil {
@@ -107,7 +105,7 @@ func (r *Redis) seesPair(ctx context.Context) error {
 }
 
 // primary asks a Sentinel for the address of the primary.
-func (r *Redis) primary(ctx context.Context) (address string, err error) {
+func (r *Node) primary(ctx context.Context) (address string, err error) {
 	err = r.Wrap("ask", r.sentinel(func(c *redis.SentinelClient) error {
 		at, err := c.GetMasterAddrByName(ctx, watchedName).Result()
 		if err == nil {
@@ -119,14 +117,14 @@ func (r *Redis) primary(ctx context.Context) (address string, err error) {
 }
 
 // sentinel connects to a Sentinel for as long as do takes.
-func (r *Redis) sentinel(do func(*redis.SentinelClient) error) error {
+func (r *Node) sentinel(do func(*redis.SentinelClient) error) error {
 	c := redis.NewSentinelClient(&redis.Options{Addr: lifecycle.Loopback(r.port), MaxRetries: -1, DialTimeout: lifecycle.ProbeTimeout, ReadTimeout: lifecycle.ProbeTimeout})
 	return errors.Join(do(c), c.Close())
 }
 
 // restartWatched starts the pair again, each in the role it had.
 func (s *Store) restartWatched(ctx context.Context) error {
-	var primaries []*Redis
+	var primaries []*Node
 	err := lifecycle.Await(ctx, func(ctx context.Context) (err error) {
 		primaries, err = s.Primaries(ctx)
 		return err
@@ -142,15 +140,4 @@ func (s *Store) restartWatched(ctx context.Context) error {
 		return err
 	}
 	return replica.awaitLink(ctx)
-}
-
-// fields reads lines of the form name:value.
-func fields(info string) map[string]string {
-	found := map[string]string{}
-	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
-			found[name] = value
-		}
-	}
-	return found
 }

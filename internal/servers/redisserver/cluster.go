@@ -1,9 +1,11 @@
-package servers
+package redisserver
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,7 +32,7 @@ func (s *Store) startCluster(ctx context.Context, c Config) error {
 		r.Name = fmt.Sprintf("Redis node %d", i+1)
 		s.nodes = append(s.nodes, r)
 	}
-	if err := s.each(s.nodes, func(r *Redis) error { return r.Start(ctx) }); err != nil {
+	if err := s.each(s.nodes, func(r *Node) error { return r.Start(ctx) }); err != nil {
 		return err
 	}
 	query := url.Values{}
@@ -62,7 +64,7 @@ func (s *Store) join(ctx context.Context, c *redis.Client, i int) error {
 
 // awaitCluster returns when every node sees all slots served.
 func (s *Store) awaitCluster(ctx context.Context) error {
-	return s.each(s.nodes, func(r *Redis) error {
+	return s.each(s.nodes, func(r *Node) error {
 		return r.Wrap("join", r.command(func(c *redis.Client) error {
 			return lifecycle.Await(ctx, func(ctx context.Context) error { return seesCluster(ctx, c) })
 		}))
@@ -84,4 +86,15 @@ func seesCluster(ctx context.Context, c *redis.Client) error {
 		return fmt.Errorf("it sees %d shards, state %q", len(nodes), state["cluster_state"])
 	}
 	return nil
+}
+
+// fields reads lines of the form name:value.
+func fields(info string) map[string]string {
+	found := map[string]string{}
+	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			found[name] = value
+		}
+	}
+	return found
 }

@@ -1,4 +1,4 @@
-package servers
+package redisserver
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers/containers"
 )
 
-// redisInside is the port of a server in its container.
-const redisInside = 6379
+// portInside is the port of a server in its container.
+const portInside = 6379
 
-// startRedisContainer runs an image that takes its settings as the official one
+// startContainer runs an image that takes its settings as the official one
 // does.
-func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
+func startContainer(ctx context.Context, image string) (*Node, error) {
 	const settings = "/usr/local/etc/redis/redis.conf"
-	inside := fmt.Sprintf("%d/tcp", redisInside)
+	inside := fmt.Sprintf("%d/tcp", portInside)
 	b, err := containers.New(containers.Container{Name: "redis", Image: image, Args: []string{"redis-server", settings}}, inside)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Redis: %w", err)
@@ -26,17 +26,17 @@ func startRedisContainer(ctx context.Context, image string) (*Redis, error) {
 	if err := b.Ship(settings, "redis.conf", ""); err != nil {
 		return nil, errors.Join(err, b.Discard(ctx))
 	}
-	r := newRedis(b, b.Ports[inside].Number)
+	r := New(b, b.Ports[inside].Number)
 	if err := r.StartOrDiscard(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// newRedisMemberContainer prepares a container that is not started yet, in the
+// newMemberContainer prepares a container that is not started yet, in the
 // network of this machine: a member of a Redis Cluster, or what Sentinel watches,
 // has one address for its peers and for clients.
-func newRedisMemberContainer(ctx context.Context, image string, m member) (*Redis, error) {
+func newMemberContainer(ctx context.Context, image string, m member) (*Node, error) {
 	const data = "/data"
 	names := []string{"1/tcp", "2/tcp"}[:m.ports]
 	b, err := containers.New(containers.Container{Name: "redis", Image: image, AtHome: true}, names...)
