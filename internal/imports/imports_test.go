@@ -59,6 +59,13 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/fault/world", []string{"internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/skew", "internal/wire", "topology", "internal/broker", "internal/quarantine", "internal/servers", "redisbridge"}, "it can be broken, and does not know how"},
 	{"internal/fault/scenarios", []string{"internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/world", "topology", "internal/quarantine", "internal/servers", "redisbridge"}, "they break a world, and do not know which of them is used when"},
 	{"internal/wiretest", []string{"internal/wire", "message"}, "it shows what clients send, whatever becomes of that"},
+	{"internal/servers/config", nil, "it has settings, whoever reads them"},
+	{"internal/servers/lifecycle", nil, "it has what all servers have in common, and knows none of them"},
+	{"internal/servers/private", []string{"internal/servers/config", "internal/servers/lifecycle"}, "it runs programs, whatever they serve"},
+	{"internal/servers/containers", []string{"internal/servers/config", "internal/servers/lifecycle"}, "it runs containers, whatever is in them"},
+	{"internal/servers/databases", []string{"internal/servers/lifecycle", "internal/servers/private"}, "a server is started as it is told, whatever was chosen"},
+	{"internal/servers/rabbitmq", []string{"internal/servers/containers", "internal/servers/lifecycle", "internal/servers/private"}, "a server is started as it is told, whatever was chosen"},
+	{"internal/servers/redisserver", []string{"internal/servers/config", "internal/servers/containers", "internal/servers/lifecycle", "internal/servers/private"}, "a server is started as it is told, whatever was chosen"},
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
 }
 
