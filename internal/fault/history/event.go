@@ -150,14 +150,6 @@ type Event struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// asked returns when a consumer that received a message could last be told to drop it.
-func (e *Event) asked() int64 {
-	if e.Asked > 0 {
-		return e.Asked
-	}
-	return e.At
-}
-
 // valid returns an error for an event over which the checker could not decide.
 func (e *Event) valid() error {
 	needsOrder := true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Final is what the order store and the servers hold when everything has come to
@@ -28,11 +29,6 @@ type Process struct {
 	Old   int `json:"old"`
 	Fresh int `json:"fresh"`
 }
-
-// spare is how many goroutines a process may have more than when it was started anew. A bridge
-// opens the channel of a lane when it first needs it: it had 70 goroutines after a run, and 32
-// when it was started anew.
-const spare = 80
 
 // States of an order.
 const (
@@ -62,6 +58,17 @@ type Left struct {
 	Where  string `json:"where"` // such as "redis", or a queue's name
 	Order  string `json:"order,omitempty"`
 	Reason string `json:"reason,omitempty"` // as the message gives it
+}
+
+// Quarantined says whether l lies in a quarantine queue.
+func (l Left) Quarantined() bool { return strings.Contains(l.Where, "quarantine") }
+
+// String says where l lies, and why.
+func (l Left) String() string {
+	if l.Reason == "" {
+		return l.Where
+	}
+	return l.Where + " (" + l.Reason + ")"
 }
 
 const finalFile = "final.json"

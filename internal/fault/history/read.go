@@ -33,7 +33,7 @@ func Read(dir string) ([]Event, error) {
 			return nil, fmt.Errorf("%s:%w", path, err)
 		}
 	}
-	byTime(events)
+	Sort(events)
 	return spread(events), nil
 }
 
@@ -59,7 +59,7 @@ func appendEvents(events []Event, content []byte) ([]Event, error) {
 	return events, nil
 }
 
-// byTime sorts events. Those of one process at one instant keep their order.
-func byTime(events []Event) {
+// Sort puts events in the order of time. Those of one process at one instant keep their order.
+func Sort(events []Event) {
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }

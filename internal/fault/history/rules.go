@@ -213,7 +213,7 @@ func (r *record) wrongMessage() (why []string) {
 		}
 	}
 	for _, l := range r.left {
-		if l.quarantined() && !r.belongs(l) {
+		if l.Quarantined() && !r.belongs(l) {
 			why = append(why, "lies in "+l.String())
 		}
 	}
@@ -299,16 +299,6 @@ func (r *record) wrongOrder() (why []string) {
 		why = append(why, "paid, though nobody tried to pay")
 	}
 	return why
-}
-
-func (l Left) quarantined() bool { return strings.Contains(l.Where, "quarantine") }
-
-// String says where l lies, and why.
-func (l Left) String() string {
-	if l.Reason == "" {
-		return l.Where
-	}
-	return l.Where + " (" + l.Reason + ")"
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -46,7 +46,7 @@ func (r *record) cameAnyway() (why []string) {
 		}
 		holds := r.holds(c)
 		for _, e := range r.received {
-			wrong := holds || e.asked() > c.answered && r.begunBefore(c, e.At) && !r.redelivered(e, c)
+			wrong := holds || asked(&e) > c.answered && r.begunBefore(c, e.At) && !r.redelivered(e, c)
 			if r.unasked > 0 {
 				wrong = r.wasInRedis(e, c) && r.begunBefore(c, e.At)
 			}
@@ -68,9 +68,17 @@ func (r *record) wasInRedis(e Event, c *change) bool {
 // not be cancelled.
 func (r *record) redelivered(e Event, c *change) bool {
 	may := func(before Event) bool {
-		return before.asked() <= c.answered && (e.Attempt > 0 || e.Due == 0 || before.Due == 0 || before.Due == e.Due)
+		return asked(&before) <= c.answered && (e.Attempt > 0 || e.Due == 0 || before.Due == 0 || before.Due == e.Due)
 	}
 	return slices.ContainsFunc(r.received, may) || r.twin != nil && slices.ContainsFunc(r.twin.received, may)
+}
+
+// asked returns when a consumer that received a message could last be told to drop it.
+func asked(e *Event) int64 {
+	if e.Asked > 0 {
+		return e.Asked
+	}
+	return e.At
 }
 
 // begunBefore says whether each attempt to publish from which a delivery at the instant at

@@ -57,7 +57,7 @@ func (r *record) lostRejected() (why []string) {
 		return nil
 	}
 	for _, l := range r.left {
-		if l.quarantined() {
+		if l.Quarantined() {
 			return nil
 		}
 	}

@@ -69,7 +69,7 @@ func (r *run) story(w io.Writer, o *record) {
 		fmt.Fprintf(w, ", from %s:\n", time.UnixMicro(start).UTC().Format("2006-01-02 15:04:05.000000 UTC"))
 		lines := r.during(start, end)
 		for _, e := range o.events {
-			lines = append(lines, line{e.At, e.Who, string(e.Kind), e.about(start)})
+			lines = append(lines, line{e.At, e.Who, string(e.Kind), about(&e, start)})
 		}
 		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 		write(w, lines, start)
@@ -122,7 +122,7 @@ func (r *run) during(start, end int64) []line {
 }
 
 // about returns what e says beyond its kind.
-func (e *Event) about(start int64) string {
+func about(e *Event, start int64) string {
 	var parts []string
 	if e.NotBefore > 0 {
 		parts = append(parts, "not before "+offset(e.NotBefore-start))
