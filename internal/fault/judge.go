@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -30,7 +31,7 @@ func saveActs(dir string, acts []act) error {
 }
 
 // Judge reads the history that a run has left in dir and decides over it.
-func Judge(dir string) (*history.Report, error) {
+func Judge(dir string) (*checker.Report, error) {
 	events, err := history.Read(filepath.Join(dir, "history"))
 	if err != nil {
 		return nil, err
@@ -58,5 +59,5 @@ func Judge(dir string) (*history.Report, error) {
 			}
 		}
 	}
-	return history.Check(events, *final), nil
+	return checker.Check(events, *final), nil
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
@@ -44,7 +44,7 @@ const (
 
 // Result of a run.
 type Result struct {
-	*history.Report
+	*checker.Report
 	// Injected counts how often each scenario was used.
 	Injected map[string]int
 	// Withheld are the scenarios that were left out because this release of RabbitMQ loses messages in them.
@@ -92,7 +92,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	})
 	defer func() { _ = os.Remove(filepath.Join(dir, "earlier")) }()
 	result := Result{Injected: map[string]int{}}
-	var reports []*history.Report
+	var reports []*checker.Report
 	for _, part := range c.parts() {
 		w := &stagehand{Config: c, dir: filepath.Join(dir, part.name), programs: world.Programs{Skewed: skewed, Earlier: earlier}, part: part}
 		report, err := w.perform(ctx)
@@ -109,7 +109,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 		result.Dirs = append(result.Dirs, w.dir)
 	}
-	result.Report = history.Merge(reports...)
+	result.Report = checker.Merge(reports...)
 	if result.Good() && c.Dir == "" {
 		result.Dirs = nil
 		return &result, os.RemoveAll(dir)

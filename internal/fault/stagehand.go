@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
@@ -28,7 +29,7 @@ func (s *stagehand) say(format string, args ...any) {
 	fmt.Fprintf(s.Progress, "fault: "+format+"\n", args...)
 }
 
-func (s *stagehand) perform(ctx context.Context) (report *history.Report, err error) {
+func (s *stagehand) perform(ctx context.Context) (report *checker.Report, err error) {
 	s.say("%s: starting servers", s.part.name)
 	w, err := world.New(ctx, world.Config{
 		Dir: s.dir, Seed: s.Seed, Clustered: s.part.kind == scenarios.Clustered, Stores: s.stores(), Programs: s.programs, Say: s.say,

@@ -15,6 +15,8 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
+const order = "o-1"
+
 func create(t *testing.T, dir, name, who string) *history.Writer {
 	t.Helper()
 	w, err := history.Create(filepath.Join(dir, name), who)
@@ -180,14 +182,17 @@ func TestReadToleratesOnlyTornLastLines(t *testing.T) {
 func TestFinalIsReadAsSaved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := closedOrder()
-	r.final.Orders[order] = history.OrderState{State: history.StateClosed, Closings: 1}
-	r.leave("redis", "o-2", "why")
-	if err := r.final.Save(dir); err != nil {
+	final := history.Final{
+		Orders:    map[string]history.OrderState{order: {State: history.StateClosed, Closings: 1}},
+		Stock:     []history.StockLine{{SKU: "sku-1", Want: 10, Have: 10}},
+		Leftover:  []history.Left{{Where: "redis", Order: "o-2", Reason: "why"}},
+		Processes: []history.Process{{Name: "bridge-1", Old: 130, Fresh: 50}},
+	}
+	if err := final.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := history.ReadFinal(dir); err != nil || !reflect.DeepEqual(*got, r.final) {
-		t.Errorf("read %+v, error %v; want %+v", got, err, r.final)
+	if got, err := history.ReadFinal(dir); err != nil || !reflect.DeepEqual(*got, final) {
+		t.Errorf("read %+v, error %v; want %+v", got, err, final)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "final.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

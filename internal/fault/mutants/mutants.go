@@ -19,7 +19,7 @@ type Mutant struct {
 	File string // by its path in the module
 	// Old is what is changed, in one place of the file, and New what it becomes.
 	Old, New string
-	// Rule is the one that must find it (history.Rules).
+	// Rule is the one that must find it (checker.Rules).
 	Rule string
 	// Only names the scenario that brings it to light; empty for the mixture of all.
 	Only string

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/mutants"
 	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 )
@@ -43,7 +43,7 @@ func TestMutantsFitTheProduct(t *testing.T) {
 		} else if string(changed) == string(source) {
 			t.Errorf("mutant %q changes nothing", m.Name)
 		}
-		if !slices.Contains(history.Rules(), m.Rule) {
+		if !slices.Contains(checker.Rules(), m.Rule) {
 			t.Errorf("mutant %q is to be found by a rule that there is not: %q", m.Name, m.Rule)
 		}
 		if m.Only != "" && !slices.Contains(scenarios.Names(), m.Only) {
@@ -56,7 +56,7 @@ func TestMutantsFitTheProduct(t *testing.T) {
 	}
 	// No part of the product that could be broken alone writes causes down.
 	judged["cause before effect"] = true
-	for _, rule := range history.Rules() {
+	for _, rule := range checker.Rules() {
 		if !judged[rule] {
 			t.Errorf("the rule %q finds no mutant", rule)
 		}

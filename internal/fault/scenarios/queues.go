@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
@@ -161,5 +162,5 @@ func (i *injection) tellQueue(name, what string) error {
 func (i *injection) calm() bool {
 	now := history.Now() // what falls due while the history is read is not in it
 	events, err := history.Read(i.HistoryDir())
-	return err == nil && history.Overdue(events, now-time.Second.Microseconds()) == 0
+	return err == nil && checker.Overdue(events, now-time.Second.Microseconds()) == 0
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 )
@@ -86,5 +87,5 @@ func (w *World) HistoryDir() string { return filepath.Join(w.Dir, "history") }
 // underway counts the orders to which something must still happen.
 func (w *World) underway() (int, error) {
 	events, err := history.Read(w.HistoryDir())
-	return history.Underway(events), err
+	return checker.Underway(events), err
 }

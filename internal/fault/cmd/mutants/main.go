@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault"
-	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/mutants"
 	"github.com/delaybridge/delaybridge/internal/fault/overlay"
 )
@@ -106,7 +106,7 @@ func run(args []string, out, errs io.Writer) int {
 }
 
 // judge returns the rules that object to a run with the mutant.
-func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed uint64, errs io.Writer) ([]history.RuleCount, error) {
+func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed uint64, errs io.Writer) ([]checker.RuleCount, error) {
 	dir, err := os.MkdirTemp("", "delaybridge-mutant-")
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed 
 	if err != nil {
 		return nil, err
 	}
-	var reports []*history.Report
+	var reports []*checker.Report
 	for _, world := range worlds {
 		report, err := fault.Judge(filepath.Dir(world))
 		if err != nil {
@@ -142,5 +142,5 @@ func judge(ctx context.Context, m *mutants.Mutant, duration time.Duration, seed 
 		}
 		reports = append(reports, report)
 	}
-	return slices.DeleteFunc(history.Merge(reports...).Rules, func(c history.RuleCount) bool { return c.Broken == 0 }), nil
+	return slices.DeleteFunc(checker.Merge(reports...).Rules, func(c checker.RuleCount) bool { return c.Broken == 0 }), nil
 }

@@ -1,9 +1,11 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // mostHeldUp is how late an order may be while another one's queue answers nothing. That is
@@ -24,7 +26,7 @@ func (r *record) heldUp(past *run) (why []string) {
 			if end == 0 { // its process was killed; when is not known
 				end = a.at + mostHeldUp.Microseconds()
 			}
-			if during(a.at) && a.outcome == Unknown && !a.confirmed && !others(outages, i, a.at, end) {
+			if during(a.at) && a.outcome == history.Unknown && !a.confirmed && !others(outages, i, a.at, end) {
 				why = append(why, fmt.Sprintf("not confirmed to %s, while only %s answered nothing", a.who, o.fault.Queue))
 			}
 		}

@@ -1,4 +1,4 @@
-package history_test
+package checker_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -160,9 +161,9 @@ func (r *run) leave(where, id, reason string) {
 
 // check decides over r and compares kinds and orders of the violations with want,
 // such as "lost o-1".
-func (r *run) check(t rapid.TB, want ...string) *history.Report {
+func (r *run) check(t rapid.TB, want ...string) *checker.Report {
 	t.Helper()
-	report := history.Check(r.events, r.final)
+	report := checker.Check(r.events, r.final)
 	var got []string
 	for _, v := range report.Violations {
 		got = append(got, strings.TrimSpace(string(v.Kind)+" "+v.Order))

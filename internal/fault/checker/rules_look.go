@@ -1,9 +1,11 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // look is one call to look the message up, and what was seen.
@@ -21,16 +23,16 @@ type look struct {
 const mustBeListed = 10 * time.Second
 
 // list takes up a call to list what waits, or what was seen of each order then.
-func (r *run) list(e *Event) {
-	if e.Kind == List {
+func (r *run) list(e *history.Event) {
+	if e.Kind == history.List {
 		r.lists[e.Who] = e.At
 		return
 	}
 	for _, o := range r.sequence {
-		seen := look{who: e.Who, at: r.lists[e.Who], answered: e.At, found: GotNothing, listed: true}
-		due, there := e.Orders[OrderOf(o.id)]
+		seen := look{who: e.Who, at: r.lists[e.Who], answered: e.At, found: history.GotNothing, listed: true}
+		due, there := e.Orders[history.OrderOf(o.id)]
 		if there {
-			seen.found, seen.due = GotWaiting, due
+			seen.found, seen.due = history.GotWaiting, due
 		}
 		waits := func(a attempt) bool { return 1000*a.due > e.At+mustBeListed.Microseconds() }
 		if there || slices.ContainsFunc(o.attempts, waits) {
@@ -40,7 +42,7 @@ func (r *run) list(e *Event) {
 }
 
 // answerLook gives the last call of the same process its answer.
-func (r *record) answerLook(e Event) {
+func (r *record) answerLook(e history.Event) {
 	for i := len(r.looks) - 1; i >= 0; i-- {
 		if l := &r.looks[i]; l.who == e.Who && l.answered == 0 {
 			l.answered, l.found, l.due = e.At, e.Detail, e.Due
@@ -70,20 +72,20 @@ func (r *record) wronglySeen() (why []string) {
 		}
 		switch {
 		case l.answered == 0:
-		case l.listed && l.found == GotNothing && (r.mayHave(Cancel, l.answered) || r.mayHave(Reschedule, l.answered)):
-		case l.found == GotNothing && r.parkedFor(l):
+		case l.listed && l.found == history.GotNothing && (r.mayHave(history.Cancel, l.answered) || r.mayHave(history.Reschedule, l.answered)):
+		case l.found == history.GotNothing && r.parkedFor(l):
 			object("though it had been parked, and was not due")
-		case l.found == GotNothing && r.cancelledBefore(l):
+		case l.found == history.GotNothing && r.cancelledBefore(l):
 			object("though it had been cancelled")
-		case l.found == GotCancelled && !r.mayHave(Cancel, l.answered):
+		case l.found == history.GotCancelled && !r.mayHave(history.Cancel, l.answered):
 			object("though nobody had cancelled it")
-		case l.found == GotDelivered && r.neverCame():
+		case l.found == history.GotDelivered && r.neverCame():
 			object("and never received")
-		case l.found == GotDelivered && l.answered < r.bound(l.answered):
+		case l.found == history.GotDelivered && l.answered < r.bound(l.answered):
 			object(fmt.Sprintf("%v before it could be", micros(r.bound(l.answered)-l.answered)))
-		case l.found == GotWaiting && r.cancelledBefore(l):
+		case l.found == history.GotWaiting && r.cancelledBefore(l):
 			object("though it had been cancelled")
-		case l.found == GotWaiting && r.promisedAnother(l):
+		case l.found == history.GotWaiting && r.promisedAnother(l):
 			object("for another due time than publish returned")
 		}
 	}
@@ -95,12 +97,12 @@ func (r *record) wronglySeen() (why []string) {
 func (r *record) parkedFor(l *look) bool {
 	soonest := r.earliest(l.answered)
 	for i := range r.changes { // what a later reschedule denies held until then
-		if c := &r.changes[i]; c.call == Reschedule && c.at <= l.answered && c.due > 0 {
+		if c := &r.changes[i]; c.call == history.Reschedule && c.at <= l.answered && c.due > 0 {
 			soonest = min(soonest, 1000*c.due)
 		}
 	}
 	return slices.ContainsFunc(r.attempts, func(a attempt) bool {
-		return a.outcome == Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock()
+		return a.outcome == history.Published && a.answered < l.at && l.answered < min(1000*a.due, soonest)-r.wrongClock()
 	})
 }
 
@@ -108,7 +110,7 @@ func (r *record) parkedFor(l *look) bool {
 // have been published anew.
 func (r *record) cancelledBefore(l *look) bool {
 	return slices.ContainsFunc(r.changes, func(c change) bool {
-		return c.outcome == Cancelled && c.answered < l.at && r.begunBefore(&c, l.answered)
+		return c.outcome == history.Cancelled && c.answered < l.at && r.begunBefore(&c, l.answered)
 	})
 }
 
@@ -116,5 +118,5 @@ func (r *record) cancelledBefore(l *look) bool {
 // and nothing can have changed it.
 func (r *record) promisedAnother(l *look) bool {
 	a := r.sole()
-	return a != nil && a.outcome == Published && a.due > 0 && a.answered < l.at && l.due > 0 && l.due != a.due && !r.mayHave(Reschedule, l.answered)
+	return a != nil && a.outcome == history.Published && a.due > 0 && a.answered < l.at && l.due > 0 && l.due != a.due && !r.mayHave(history.Reschedule, l.answered)
 }

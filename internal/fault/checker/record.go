@@ -1,8 +1,10 @@
-package history
+package checker
 
 import (
 	"math"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // record is all that is known of one order.
@@ -17,20 +19,20 @@ type record struct {
 	// unasked is for how long before it is due the message may be where no change reaches
 	// it, since its consumer does not ask, in microseconds; 0 where it asks.
 	unasked int64
-	events  []Event // in the order of time
+	events  []history.Event // in the order of time
 
 	attempts     []attempt
-	received     []Event
-	effects      []Event
+	received     []history.Event
+	effects      []history.Event
 	acknowledged bool
 	firstPay     int64 // call, Unix microseconds; 0 if nobody tried to pay
 	accepted     bool  // a payment
-	payRefused   []Event
+	payRefused   []history.Event
 	changes      []change
 	looks        []look
-	dropped      []Event
-	failed       []Event
-	rejected     []Event
+	dropped      []history.Event
+	failed       []history.Event
+	rejected     []history.Event
 
 	// shared says that another order's message has the same ID.
 	shared   bool
@@ -49,76 +51,76 @@ type record struct {
 	tombstone bool
 
 	known bool // to the order store
-	state OrderState
-	left  []Left
+	state history.OrderState
+	left  []history.Left
 }
 
 // attempt is one call of publish and what came of it.
 type attempt struct {
 	who       string
-	at        int64 // Unix microseconds
-	answered  int64 // Unix microseconds; 0 if it was not
-	ahead     int64 // microseconds
-	notBefore int64 // Unix microseconds
-	outcome   Kind  // Unknown while there is no answer, or where what it says may have been lost since
-	confirmed bool  // the answer was Published
-	due       int64 // Unix milliseconds, 0 if unknown
+	at        int64        // Unix microseconds
+	answered  int64        // Unix microseconds; 0 if it was not
+	ahead     int64        // microseconds
+	notBefore int64        // Unix microseconds
+	outcome   history.Kind // Unknown while there is no answer, or where what it says may have been lost since
+	confirmed bool         // the answer was Published
+	due       int64        // Unix milliseconds, 0 if unknown
 }
 
 // add takes up the next event.
-func (r *record) add(e Event) {
+func (r *record) add(e history.Event) {
 	r.events = append(r.events, e)
 	switch e.Kind {
-	case Placed:
+	case history.Placed:
 		if !r.placed {
 			r.placed, r.act, r.queue, r.unasked, r.sharesID = true, e.Act, e.Queue, e.Unasked, e.ID
-			r.inbox, r.noID = strings.HasPrefix(e.Detail, ThroughInbox), strings.HasPrefix(e.Detail, WithoutID)
-			r.outbox = strings.HasPrefix(e.Detail, ThroughOutbox)
+			r.inbox, r.noID = strings.HasPrefix(e.Detail, history.ThroughInbox), strings.HasPrefix(e.Detail, history.WithoutID)
+			r.outbox = strings.HasPrefix(e.Detail, history.ThroughOutbox)
 		}
-	case Publish:
-		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: Unknown})
-	case Published, Unknown, Refused:
+	case history.Publish:
+		r.attempts = append(r.attempts, attempt{who: e.Who, at: e.At, notBefore: e.NotBefore, ahead: e.Ahead, outcome: history.Unknown})
+	case history.Published, history.Unknown, history.Refused:
 		r.answer(e)
-	case Received:
+	case history.Received:
 		r.received = append(r.received, e)
-	case Effect:
+	case history.Effect:
 		r.effects = append(r.effects, e)
-	case Acknowledged:
+	case history.Acknowledged:
 		r.acknowledged = true
-	case Pay:
+	case history.Pay:
 		if r.firstPay == 0 {
 			r.firstPay = e.At
 		}
-	case Paid:
+	case history.Paid:
 		r.accepted = true
-	case PayRefused:
+	case history.PayRefused:
 		r.payRefused = append(r.payRefused, e)
-	case Cancel, Reschedule:
+	case history.Cancel, history.Reschedule:
 		r.changes = append(r.changes, change{who: e.Who, call: e.Kind, at: e.At, notBefore: e.NotBefore})
-	case Cancelled, Tombstoned, CancelLate, CancelRefused:
-		r.answerChange(Cancel, e)
-	case Rescheduled, Noted, RescheduleLate, RescheduleCancelled, RescheduleRefused:
-		r.answerChange(Reschedule, e)
-	case Get:
+	case history.Cancelled, history.Tombstoned, history.CancelLate, history.CancelRefused:
+		r.answerChange(history.Cancel, e)
+	case history.Rescheduled, history.Noted, history.RescheduleLate, history.RescheduleCancelled, history.RescheduleRefused:
+		r.answerChange(history.Reschedule, e)
+	case history.Get:
 		r.looks = append(r.looks, look{who: e.Who, at: e.At})
-	case Got:
+	case history.Got:
 		r.answerLook(e)
-	case Dropped:
+	case history.Dropped:
 		r.dropped = append(r.dropped, e)
-	case Failed:
+	case history.Failed:
 		r.failed = append(r.failed, e)
-	case Rejected:
+	case history.Rejected:
 		r.rejected = append(r.rejected, e)
-	case PayUnknown, CancelUnknown, RescheduleUnknown, List, Listed, Fault, Mended:
+	case history.PayUnknown, history.CancelUnknown, history.RescheduleUnknown, history.List, history.Listed, history.Fault, history.Mended:
 	}
 }
 
 // answer gives the last call of the same process its outcome. A call that stays
 // without one has an unknown outcome: its process was killed.
-func (r *record) answer(e Event) {
+func (r *record) answer(e history.Event) {
 	for i := len(r.attempts) - 1; i >= 0; i-- {
 		if a := &r.attempts[i]; a.who == e.Who {
-			a.outcome, a.due, a.answered, a.confirmed = e.Kind, e.Due, e.At, e.Kind == Published
+			a.outcome, a.due, a.answered, a.confirmed = e.Kind, e.Due, e.At, e.Kind == history.Published
 			return
 		}
 	}
@@ -141,13 +143,13 @@ func (r *record) candidates(at int64) []attempt {
 // mayHaveHappened excludes attempts of which publish said definitely no. RabbitMQ refuses a
 // message as soon as one of its queues does, so what was due by then may be in the other one.
 func (r *record) mayHaveHappened(a *attempt) bool {
-	return a.outcome != Refused || r.twin != nil && a.notBefore <= a.answered
+	return a.outcome != history.Refused || r.twin != nil && a.notBefore <= a.answered
 }
 
 // published says whether publish has returned success.
 func (r *record) published() bool {
 	for _, a := range r.attempts {
-		if a.outcome == Published {
+		if a.outcome == history.Published {
 			return true
 		}
 	}
@@ -175,9 +177,9 @@ func (r *record) lateness() (late int64, ok bool) {
 	}
 	first := r.received[0]
 	switch last := r.last(); {
-	case last != nil && last.outcome == Rescheduled && !r.mayBeMoved(last):
+	case last != nil && last.outcome == history.Rescheduled && !r.mayBeMoved(last):
 		return first.At - 1000*last.due, true
-	case r.mayHave(Reschedule, math.MaxInt64):
+	case r.mayHave(history.Reschedule, math.MaxInt64):
 		return 0, false // it need not come before its old time, or nobody knows
 	}
 	var receipt, notBefore int64

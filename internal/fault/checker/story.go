@@ -1,4 +1,4 @@
-package history
+package checker
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // before is how long before an order's first event a story begins.
@@ -14,22 +16,22 @@ const before = time.Second
 
 // outage is a fault and when it was mended.
 type outage struct {
-	fault  Event
+	fault  history.Event
 	mended int64 // Unix microseconds; that of the fault if it was never mended
 }
 
 // outages pairs faults with what mended them. One that nobody mended, such as a
 // kill, is over at once.
-func outages(events []Event) []outage {
+func outages(events []history.Event) []outage {
 	var found []outage
 	open := map[[2]string][]int{}
 	for _, e := range events {
 		key := [2]string{e.Who, e.Detail}
 		switch e.Kind {
-		case Fault:
+		case history.Fault:
 			open[key] = append(open[key], len(found))
 			found = append(found, outage{e, e.At})
-		case Mended:
+		case history.Mended:
 			if first := open[key]; len(first) > 0 {
 				found[first[0]].mended = e.At
 				open[key] = first[1:]
@@ -122,7 +124,7 @@ func (r *run) during(start, end int64) []line {
 }
 
 // about returns what e says beyond its kind.
-func about(e *Event, start int64) string {
+func about(e *history.Event, start int64) string {
 	var parts []string
 	if e.NotBefore > 0 {
 		parts = append(parts, "not before "+offset(e.NotBefore-start))
@@ -130,7 +132,7 @@ func about(e *Event, start int64) string {
 	if e.Due > 0 {
 		parts = append(parts, "due "+offset(1000*e.Due-start))
 	}
-	if e.Kind == Received && !e.Intact {
+	if e.Kind == history.Received && !e.Intact {
 		parts = append(parts, "NOT INTACT")
 	}
 	if e.Since > 0 {

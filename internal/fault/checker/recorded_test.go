@@ -1,10 +1,11 @@
-package history_test
+package checker_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -32,7 +33,7 @@ func TestRecordedHistories(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, v := range history.Check(events, *final).Violations {
+		for _, v := range checker.Check(events, *final).Violations {
 			got = append(got, fmt.Sprintf("%s %s", v.Kind, v.Order))
 		}
 		slices.Sort(got)

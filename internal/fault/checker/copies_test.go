@@ -1,4 +1,4 @@
-package history_test
+package checker_test
 
 import (
 	"strings"

@@ -1,9 +1,11 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // madeUpAgain begins the ID that a bridge makes up for a message that has none, where the
@@ -41,7 +43,7 @@ func (r *record) copies(past *run) (why []string) {
 // cutShort says whether something else than an orderly end was in force between two instants.
 func cutShort(outages []outage, from, to int64) bool {
 	for _, o := range outages {
-		if o.fault.At <= to && o.mended >= from && !strings.HasSuffix(o.fault.Detail, Orderly) {
+		if o.fault.At <= to && o.mended >= from && !strings.HasSuffix(o.fault.Detail, history.Orderly) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package history_test
+package checker_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -75,7 +76,7 @@ func golden(t *testing.T, name, got string) {
 func TestStory(t *testing.T) {
 	t.Parallel()
 	r := eventful()
-	report := history.Check(r.events, r.final)
+	report := checker.Check(r.events, r.final)
 	var out bytes.Buffer
 	report.Story(&out, order)
 	golden(t, "story.txt", out.String())
@@ -94,7 +95,7 @@ func TestStoryOfALostMessageGoesOnUntilItWasDue(t *testing.T) {
 	r := eventful()
 	r.drop(history.Received, history.Effect, history.Acknowledged)
 	var out bytes.Buffer
-	history.Check(r.events, r.final).Story(&out, order)
+	checker.Check(r.events, r.final).Story(&out, order)
 	if text := out.String(); !strings.Contains(text, "consumer-1 cut off") || strings.Contains(text, "too late to matter") {
 		t.Errorf("the story is\n%s", text)
 	}
@@ -104,7 +105,7 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	r := eventful()
 	var out bytes.Buffer
-	history.Check(r.events, r.final).Table(&out)
+	checker.Check(r.events, r.final).Table(&out)
 	golden(t, "table.txt", out.String())
 }
 
@@ -112,7 +113,7 @@ func TestRuleTable(t *testing.T) {
 	t.Parallel()
 	r := eventful()
 	var out bytes.Buffer
-	history.Check(r.events, r.final).RuleTable(&out)
+	checker.Check(r.events, r.final).RuleTable(&out)
 	golden(t, "rules.txt", out.String())
 }
 
@@ -120,7 +121,7 @@ func TestSummary(t *testing.T) {
 	t.Parallel()
 	r := eventful()
 	want := "fault: seed=7 orders=2 faults=6 lost=0 early=1 double=1 wrong=2 late=0"
-	if got := history.Check(r.events, r.final).Summary(7); got != want {
+	if got := checker.Check(r.events, r.final).Summary(7); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -131,7 +132,7 @@ func TestMerge(t *testing.T) {
 	good, bad := closedOrder(), eventful()
 	good.change(history.Received, func(e *history.Event) { e.At += 5_000 })
 	good.change(history.Effect, func(e *history.Event) { e.At += 5_000 })
-	merged := history.Merge(history.Check(good.events, good.final), history.Check(bad.events, bad.final))
+	merged := checker.Merge(checker.Check(good.events, good.final), checker.Check(bad.events, bad.final))
 	var out bytes.Buffer
 	merged.Table(&out)
 	golden(t, "merged.txt", out.String())

@@ -1,8 +1,10 @@
-package history
+package checker
 
 import (
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // replicates is within what a replica of Redis has what its primary has been told.
@@ -22,11 +24,11 @@ func (r *record) lose(o *outage) {
 		if r.inbox || r.outbox {
 			since -= handsOver.Microseconds()
 		}
-		if a.outcome == Published && (during(a.at, a.answered, since) || a.at <= o.mended && r.leftToRedis(from, o.mended)) {
-			a.outcome = Unknown
+		if a.outcome == history.Published && (during(a.at, a.answered, since) || a.at <= o.mended && r.leftToRedis(from, o.mended)) {
+			a.outcome = history.Unknown
 		}
 	}
-	for _, events := range [][]Event{r.received, r.dropped, r.failed} {
+	for _, events := range [][]history.Event{r.received, r.dropped, r.failed} {
 		for _, e := range events {
 			r.mayHaveLost = r.mayHaveLost || e.At >= from && e.At <= o.mended
 		}
@@ -34,8 +36,8 @@ func (r *record) lose(o *outage) {
 	// Redis may not know any more that the message has come, and takes a later one with its ID and its content for a copy
 	// of it with the old due time.
 	for i := range r.attempts {
-		if a := &r.attempts[i]; r.mayHaveLost && a.outcome == Published && a.at > o.mended && r.tookForCopy(a.at) {
-			a.outcome = Unknown
+		if a := &r.attempts[i]; r.mayHaveLost && a.outcome == history.Published && a.at > o.mended && r.tookForCopy(a.at) {
+			a.outcome = history.Unknown
 		}
 	}
 	for i := range r.changes {
@@ -50,7 +52,7 @@ func (r *record) lose(o *outage) {
 
 // tookForCopy says whether a consumer was told since an instant to drop a message as one that was rescheduled.
 func (r *record) tookForCopy(since int64) bool {
-	return slices.ContainsFunc(r.dropped, func(e Event) bool { return e.Detail == DroppedRescheduled && e.At >= since })
+	return slices.ContainsFunc(r.dropped, func(e history.Event) bool { return e.Detail == history.DroppedRescheduled && e.At >= since })
 }
 
 // lose has nobody know any more what came of a change.
@@ -79,11 +81,11 @@ func (r *record) step(o *outage) {
 	// By a clock that was set back a later message with its ID may seem to have been published before it came.
 	for i := range r.attempts {
 		a := &r.attempts[i]
-		if o.fault.Steps == 0 || a.outcome != Published {
+		if o.fault.Steps == 0 || a.outcome != history.Published {
 			continue
 		}
 		if a.at <= o.mended && len(r.received) > 0 && r.tookForCopy(max(a.at, o.fault.At)) || r.waitsAgain(a, o) {
-			a.outcome = Unknown
+			a.outcome = history.Unknown
 		}
 	}
 	if r.underWay(o) {
@@ -98,7 +100,7 @@ func (r *record) waitsAgain(a *attempt, o *outage) bool {
 	if o.fault.Steps < 0 && (inbox || a.answered >= o.fault.At) && a.at <= o.mended {
 		clock += o.fault.Steps
 	}
-	return r.underWay(o) && slices.ContainsFunc(r.received, func(e Event) bool {
+	return r.underWay(o) && slices.ContainsFunc(r.received, func(e history.Event) bool {
 		return e.Attempt == 0 && e.At < a.at && (inbox || e.Due == a.due) && 1000*e.Due > clock
 	})
 }
@@ -113,7 +115,7 @@ func (r *record) wrongClock() int64 { return r.clockAhead + r.clockBehind }
 func (r *record) leftToRedis(from, to int64) bool {
 	var last int64
 	for _, e := range r.dropped {
-		if e.Detail == DroppedRescheduled {
+		if e.Detail == history.DroppedRescheduled {
 			last = e.At
 		}
 	}

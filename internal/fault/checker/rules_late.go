@@ -1,4 +1,4 @@
-package history
+package checker
 
 import (
 	"fmt"

@@ -1,26 +1,28 @@
-package history
+package checker
 
 import (
 	"math"
 	"slices"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // change is one call of cancel or reschedule and what came of it.
 type change struct {
 	who       string
-	call      Kind  // Cancel or Reschedule
-	at        int64 // Unix microseconds
-	answered  int64 // Unix microseconds; 0 if it was not
-	outcome   Kind  // empty while there is no answer
-	notBefore int64 // Unix microseconds; of a call of reschedule
-	due       int64 // Unix milliseconds; 0 if the answer says nothing
-	since     int64 // Unix milliseconds; 0 if the answer says nothing
-	lost      bool  // Redis may have lost it, some time after it was made
+	call      history.Kind // Cancel or Reschedule
+	at        int64        // Unix microseconds
+	answered  int64        // Unix microseconds; 0 if it was not
+	outcome   history.Kind // empty while there is no answer
+	notBefore int64        // Unix microseconds; of a call of reschedule
+	due       int64        // Unix milliseconds; 0 if the answer says nothing
+	since     int64        // Unix milliseconds; 0 if the answer says nothing
+	lost      bool         // Redis may have lost it, some time after it was made
 }
 
 // answerChange gives the last call of the same process its outcome. A call that
 // stays without one may have happened, at any time since.
-func (r *record) answerChange(call Kind, e Event) {
+func (r *record) answerChange(call history.Kind, e history.Event) {
 	for i := len(r.changes) - 1; i >= 0; i-- {
 		if c := &r.changes[i]; c.who == e.Who && c.call == call && c.outcome == "" {
 			c.outcome, c.answered, c.due, c.since = e.Kind, e.At, e.Due, e.Since
@@ -34,7 +36,7 @@ func (r *record) answerChange(call Kind, e Event) {
 // inVain says whether it is certain that the change has changed nothing.
 func (c *change) inVain() bool {
 	switch c.outcome {
-	case CancelLate, CancelRefused, RescheduleLate, RescheduleCancelled, RescheduleRefused:
+	case history.CancelLate, history.CancelRefused, history.RescheduleLate, history.RescheduleCancelled, history.RescheduleRefused:
 		return true
 	default:
 		return false
@@ -42,11 +44,13 @@ func (c *change) inVain() bool {
 }
 
 // late says whether the answer was that the message had been delivered.
-func (c *change) late() bool { return c.outcome == CancelLate || c.outcome == RescheduleLate }
+func (c *change) late() bool {
+	return c.outcome == history.CancelLate || c.outcome == history.RescheduleLate
+}
 
 // mayHave says whether a call of this kind, made by the instant at, may have changed
 // something.
-func (r *record) mayHave(call Kind, at int64) bool {
+func (r *record) mayHave(call history.Kind, at int64) bool {
 	for i := range r.changes {
 		if c := &r.changes[i]; c.call == call && c.at <= at && !c.inVain() {
 			return true
@@ -60,8 +64,8 @@ func (r *record) mayHave(call Kind, at int64) bool {
 func (r *record) mayBeCancelled() bool {
 	for i := range r.changes {
 		switch c := &r.changes[i]; {
-		case c.outcome == Cancelled || c.outcome == Tombstoned || c.outcome == RescheduleCancelled,
-			c.call == Cancel && !c.inVain() && (r.tombstone || c.lost):
+		case c.outcome == history.Cancelled || c.outcome == history.Tombstoned || c.outcome == history.RescheduleCancelled,
+			c.call == history.Cancel && !c.inVain() && (r.tombstone || c.lost):
 			return true
 		}
 	}
@@ -89,7 +93,7 @@ func (r *record) sole() *attempt {
 // out of the inbox parks it again, or, where it is overdue by then, has it delivered without a due time; if
 // the first one was due by then, its ID was free.
 func (r *record) several(at int64) bool {
-	return r.shared || r.inbox && slices.ContainsFunc(r.received, func(e Event) bool {
+	return r.shared || r.inbox && slices.ContainsFunc(r.received, func(e history.Event) bool {
 		return e.Attempt == 0 && (e.Due > 0 && 1000*e.Due <= at || e.Due == 0 && e.At <= at)
 	})
 }
@@ -102,9 +106,9 @@ func (r *record) holds(c *change) bool {
 		return false
 	}
 	switch c.outcome {
-	case Cancelled, Rescheduled:
+	case history.Cancelled, history.Rescheduled:
 		return a.at <= c.answered // it was known, and there is no other
-	case Tombstoned, Noted:
+	case history.Tombstoned, history.Noted:
 		// Nothing was known of it. What is dated after a change counts as another
 		// message with the same ID, so none may have been asked for before.
 		return a.answered > 0 && a.answered+max(0, a.ahead) < r.changes[0].at
@@ -120,7 +124,7 @@ func (r *record) last() *change {
 		return nil
 	}
 	for i := len(r.changes) - 1; i >= 0; i-- {
-		if c := &r.changes[i]; c.call == Reschedule && r.holds(c) {
+		if c := &r.changes[i]; c.call == history.Reschedule && r.holds(c) {
 			return c
 		}
 	}
@@ -136,7 +140,7 @@ func (r *record) earliest(at int64) int64 {
 		switch {
 		case c == last:
 			least = min(least, 1000*c.due) // also for what came before the call, which it denies
-		case c.call != Reschedule || c.at > at || c.inVain():
+		case c.call != history.Reschedule || c.at > at || c.inVain():
 		case c.outcome == "":
 			least = min(least, c.notBefore)
 		case last == nil || c.at > last.at:

@@ -1,8 +1,9 @@
-package history_test
+package checker_test
 
 import (
 	"testing"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -122,13 +123,13 @@ func TestUnderway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if n := history.Underway(c.events); n != c.underway {
+			if n := checker.Underway(c.events); n != c.underway {
 				t.Errorf("%d under way, want %d", n, c.underway)
 			}
-			if n := history.Overdue(c.events, 40_000_000); n != c.overdue {
+			if n := checker.Overdue(c.events, 40_000_000); n != c.overdue {
 				t.Errorf("%d overdue, want %d", n, c.overdue)
 			}
-			if n := history.Overdue(c.events, asked); n != 0 {
+			if n := checker.Overdue(c.events, asked); n != 0 {
 				t.Errorf("%d overdue before it is due", n)
 			}
 		})

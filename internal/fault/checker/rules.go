@@ -1,10 +1,12 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // Names of the rules that do not judge orders.
@@ -44,7 +46,7 @@ func rules() []rule {
 	each := when(func(r *record) bool { return r.placed })
 	came := when(func(r *record) bool { return len(r.received) > 0 })
 	failed := when(func(r *record) bool { return len(r.failed) > 0 })
-	changed := func(outcomes ...Kind) func(*record, *run) bool {
+	changed := func(outcomes ...history.Kind) func(*record, *run) bool {
 		return when(func(r *record) bool {
 			return slices.ContainsFunc(r.changes, func(c change) bool { return slices.Contains(outcomes, c.outcome) })
 		})
@@ -59,9 +61,9 @@ func rules() []rule {
 		{"as it was sent", KindWrong, came, plain((*record).wrongMessage)},
 		{"either paid or closed", KindWrong, each, plain((*record).wrongState)},
 		{"cause before effect", KindWrong, came, plain((*record).wrongOrder)},
-		{"cancelled, and does not come", KindWrong, changed(Cancelled, Tombstoned), plain((*record).cameAnyway)},
-		{"rescheduled, and comes at the new time alone", KindWrong, changed(Rescheduled, Noted), (*record).cameAtOldTime},
-		{"delivered, as was answered", KindWrong, changed(CancelLate, RescheduleLate, RescheduleCancelled), plain((*record).untrue)},
+		{"cancelled, and does not come", KindWrong, changed(history.Cancelled, history.Tombstoned), plain((*record).cameAnyway)},
+		{"rescheduled, and comes at the new time alone", KindWrong, changed(history.Rescheduled, history.Noted), (*record).cameAtOldTime},
+		{"delivered, as was answered", KindWrong, changed(history.CancelLate, history.RescheduleLate, history.RescheduleCancelled), plain((*record).untrue)},
 		{"looked up, as it was", KindWrong, when((*record).lookedUp), plain((*record).wronglySeen)},
 		{"dropped for a reason", KindWrong, when(func(r *record) bool { return len(r.dropped) > 0 }), plain((*record).wrongDrop)},
 		{"attempts follow each other", KindWrong, failed, plain((*record).wrongAttempts)},
@@ -81,7 +83,7 @@ func (r *record) missing() (why []string) {
 		return nil
 	}
 	for _, a := range r.attempts {
-		if a.outcome != Published || r.comesAfter(a.at) {
+		if a.outcome != history.Published || r.comesAfter(a.at) {
 			continue
 		}
 		said := "published, never received"
@@ -99,7 +101,7 @@ func (r *record) missing() (why []string) {
 
 // comesAfter says whether a message has come since an instant, for its first attempt.
 func (r *record) comesAfter(at int64) bool {
-	return slices.ContainsFunc(r.received, func(e Event) bool { return e.At >= at && e.Attempt == 0 })
+	return slices.ContainsFunc(r.received, func(e history.Event) bool { return e.At >= at && e.Attempt == 0 })
 }
 
 // neverCame says whether the message has come to none of its queues. An answer that it was
@@ -112,7 +114,7 @@ func (r *record) neverCame() bool {
 // them alone.
 func (r *record) cameSplit(outages []outage) bool {
 	return slices.ContainsFunc(outages, func(o outage) bool {
-		return o.fault.Splits && slices.ContainsFunc(r.received, func(e Event) bool {
+		return o.fault.Splits && slices.ContainsFunc(r.received, func(e history.Event) bool {
 			return e.At >= o.fault.At && e.At <= o.mended+usualAftermath.Microseconds()
 		})
 	})
@@ -120,7 +122,7 @@ func (r *record) cameSplit(outages []outage) bool {
 
 // withoutEffect objects to a message that came to nothing.
 func (r *record) withoutEffect() []string {
-	if !r.mayBeCancelled() && !r.mayHaveLost && len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == StatePending {
+	if !r.mayBeCancelled() && !r.mayHaveLost && len(r.received) > 0 && len(r.effects) == 0 && len(r.rejected) == 0 && r.state.State == history.StatePending {
 		return []string{"received, never an effect, and the order is still pending"}
 	}
 	return nil
@@ -151,7 +153,7 @@ func (r *record) early(past *run) (why []string) {
 // overdueCopy says whether e may be a second copy from the inbox that was overdue when it was taken in, and so was
 // not parked: a bridge was cut short between parking and acknowledging. No bridge can tell such a copy from a
 // new message.
-func (r *record) overdueCopy(e Event, outages []outage) bool {
+func (r *record) overdueCopy(e history.Event, outages []outage) bool {
 	return r.inbox && e.Attempt == 0 && e.Due == 0 && cutShort(outages, r.events[0].At-handsOver.Microseconds(), e.At)
 }
 
@@ -188,7 +190,7 @@ func (r *record) double() (why []string) {
 	}
 	closed := 0
 	for _, e := range r.effects {
-		if e.Detail == EffectClosed {
+		if e.Detail == history.EffectClosed {
 			closed++
 		}
 	}
@@ -227,7 +229,7 @@ func (r *record) wrongState() (why []string) {
 	paid, closed := r.witnesses()
 	all := strings.Join(slices.Concat(paid, closed), ", ")
 	switch r.state.State {
-	case StatePending:
+	case history.StatePending:
 		if all != "" {
 			why = append(why, "pending, but "+all)
 		}
@@ -235,9 +237,9 @@ func (r *record) wrongState() (why []string) {
 			why = append(why, "pending, but its message was received and acknowledged")
 		}
 		return why
-	case StatePaid:
+	case history.StatePaid:
 		paid = append(paid, "the store says paid")
-	case StateClosed:
+	case history.StateClosed:
 		closed = append(closed, "the store says closed")
 		if r.state.Closings == 0 {
 			why = append(why, "closed, but not by the store's log")
@@ -264,7 +266,7 @@ func (r *record) witnesses() (paid, closed []string) {
 		closed = append(closed, "a payment was refused")
 	}
 	for _, e := range r.effects {
-		if text := fmt.Sprintf("%s's effect was %q", e.Who, e.Detail); e.Detail == EffectLeftAlone {
+		if text := fmt.Sprintf("%s's effect was %q", e.Who, e.Detail); e.Detail == history.EffectLeftAlone {
 			paid = append(paid, text)
 		} else {
 			closed = append(closed, text)
@@ -283,7 +285,7 @@ func (r *record) wrongOrder() (why []string) {
 		if !r.receivedBy(e.At) {
 			why = append(why, e.Who+"'s effect came before its message was received")
 		}
-		if e.Detail == EffectLeftAlone && (r.firstPay == 0 || r.firstPay > e.At) {
+		if e.Detail == history.EffectLeftAlone && (r.firstPay == 0 || r.firstPay > e.At) {
 			why = append(why, e.Who+" found it paid before anybody tried to pay")
 		}
 	}
@@ -292,10 +294,10 @@ func (r *record) wrongOrder() (why []string) {
 			why = append(why, "a payment was refused before its message was received")
 		}
 	}
-	if len(r.received) == 0 && (r.state.State == StateClosed || r.state.Closings > 0) {
+	if len(r.received) == 0 && (r.state.State == history.StateClosed || r.state.Closings > 0) {
 		why = append(why, "closed, though its message was never received")
 	}
-	if r.state.State == StatePaid && r.firstPay == 0 {
+	if r.state.State == history.StatePaid && r.firstPay == 0 {
 		why = append(why, "paid, though nobody tried to pay")
 	}
 	return why

@@ -1,4 +1,4 @@
-package history
+package checker
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // ViolationKind says which promise was broken.
@@ -81,7 +83,7 @@ type Report struct {
 
 // run keeps what a story is told from.
 type run struct {
-	events   []Event // in the order of time
+	events   []history.Event // in the order of time
 	records  map[string]*record
 	sequence []*record // in the order of appearance
 	outages  []outage

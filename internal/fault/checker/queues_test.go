@@ -1,9 +1,11 @@
-package history_test
+package checker_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -214,20 +216,24 @@ func TestChangesConcernAllWithTheID(t *testing.T) {
 }
 
 // wantOne judges events, and wants one violation that begins with violates, or none.
-func wantOne(t *testing.T, events []history.Event, final history.Final, violates string) *history.Report {
+func wantOne(t *testing.T, events []history.Event, final history.Final, violates string) *checker.Report {
 	t.Helper()
 	dir := t.TempDir()
-	w := create(t, dir, "all.jsonl", "all/1")
+	w, err := history.Create(filepath.Join(dir, "all.jsonl"), "all/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
 	for _, e := range events {
 		if err := w.Write(e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	events, err := history.Read(dir)
+	events, err = history.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := history.Check(events, final)
+	report := checker.Check(events, final)
 	var said []string
 	for _, v := range report.Violations {
 		said = append(said, v.String())

@@ -1,10 +1,12 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // untrue objects to what was answered to a change, by what came.
@@ -14,7 +16,7 @@ func (r *record) untrue() (why []string) {
 		switch {
 		case c.late():
 			why = append(why, r.untrulyLate(c)...)
-		case c.outcome == RescheduleCancelled && !r.mayHave(Cancel, c.answered):
+		case c.outcome == history.RescheduleCancelled && !r.mayHave(history.Cancel, c.answered):
 			why = append(why, "said to be cancelled, though nobody had cancelled it")
 		}
 	}
@@ -24,9 +26,9 @@ func (r *record) untrue() (why []string) {
 // wrongDrop objects to a message that a consumer dropped for what had not happened.
 func (r *record) wrongDrop() (why []string) {
 	for _, e := range r.dropped {
-		call := Cancel
-		if e.Detail == DroppedRescheduled {
-			call = Reschedule
+		call := history.Cancel
+		if e.Detail == history.DroppedRescheduled {
+			call = history.Reschedule
 		}
 		if !r.mayHave(call, e.At) {
 			why = append(why, fmt.Sprintf("%s dropped it as %s, which it was not", e.Who, e.Detail))
@@ -41,7 +43,7 @@ func (r *record) wrongDrop() (why []string) {
 func (r *record) cameAnyway() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
-		if c.outcome != Cancelled && (c.outcome != Tombstoned || r.unasked > 0) {
+		if c.outcome != history.Cancelled && (c.outcome != history.Tombstoned || r.unasked > 0) {
 			continue
 		}
 		holds := r.holds(c)
@@ -59,22 +61,22 @@ func (r *record) cameAnyway() (why []string) {
 }
 
 // wasInRedis says whether nobody but Redis can have had the message e when c was answered.
-func (r *record) wasInRedis(e Event, c *change) bool {
+func (r *record) wasInRedis(e history.Event, c *change) bool {
 	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked-r.wrongClock()
 }
 
 // redelivered says whether e may be a message that had come before c was answered, once more,
 // for another attempt, or to the other one of two queues. Of that one it was true that it could
 // not be cancelled.
-func (r *record) redelivered(e Event, c *change) bool {
-	may := func(before Event) bool {
+func (r *record) redelivered(e history.Event, c *change) bool {
+	may := func(before history.Event) bool {
 		return asked(&before) <= c.answered && (e.Attempt > 0 || e.Due == 0 || before.Due == 0 || before.Due == e.Due)
 	}
 	return slices.ContainsFunc(r.received, may) || r.twin != nil && slices.ContainsFunc(r.twin.received, may)
 }
 
 // asked returns when a consumer that received a message could last be told to drop it.
-func asked(e *Event) int64 {
+func asked(e *history.Event) int64 {
 	if e.Asked > 0 {
 		return e.Asked
 	}
@@ -87,7 +89,7 @@ func asked(e *Event) int64 {
 func (r *record) begunBefore(c *change, at int64) bool {
 	for _, a := range r.candidates(at) {
 		begun := a.at
-		if c.outcome == Tombstoned {
+		if c.outcome == history.Tombstoned {
 			begun = a.answered
 		}
 		if begun == 0 || begun+max(0, a.ahead) >= c.at {
@@ -105,7 +107,7 @@ func (r *record) leastAsked(at int64, but *change) int64 {
 		least = min(least, a.notBefore)
 	}
 	for i := range r.changes {
-		if c := &r.changes[i]; c != but && c.call == Reschedule && c.at <= at && !c.inVain() {
+		if c := &r.changes[i]; c != but && c.call == history.Reschedule && c.at <= at && !c.inVain() {
 			if least = min(least, c.notBefore); c.due > 0 {
 				least = min(least, 1000*c.due)
 			}
@@ -120,7 +122,7 @@ const takenInWithin = 500 * time.Millisecond
 // cameAtOldTime objects to deliveries in spite of a new due time.
 func (r *record) cameAtOldTime(past *run) (why []string) {
 	for i := range r.changes {
-		if c := &r.changes[i]; c.outcome == Rescheduled || c.outcome == Noted {
+		if c := &r.changes[i]; c.outcome == history.Rescheduled || c.outcome == history.Noted {
 			if r.holds(c) {
 				why = append(why, r.defied(c, past.outages)...)
 			}
@@ -139,7 +141,7 @@ func (r *record) cameAtOldTime(past *run) (why []string) {
 func (r *record) repeatedOld() (why []string) {
 	for i := range r.changes {
 		c := &r.changes[i]
-		if c.outcome != Rescheduled || r.shared || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
+		if c.outcome != history.Rescheduled || r.shared || r.sole() != nil || r.mayBeMoved(c) || r.leastAsked(c.answered, c) <= c.answered {
 			continue
 		}
 		old := r.lastCopy(c)
@@ -193,7 +195,7 @@ func (r *record) defied(c *change, outages []outage) (why []string) {
 		case r.unasked > 0 && !r.wasInRedis(e, c):
 		case e.At < c.at:
 			why = append(why, fmt.Sprintf("%s, though %s had received it", c.outcome, e.Who))
-		case (c == last || r.unasked > 0) && c.outcome == Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c) && !r.takenInAfter(e, c, outages):
+		case (c == last || r.unasked > 0) && c.outcome == history.Rescheduled && e.Attempt == 0 && e.Due > 0 && e.Due != c.due && !r.mayBeMoved(c) && !r.takenInAfter(e, c, outages):
 			why = append(why, fmt.Sprintf("received by %s with another due time than the new one", e.Who))
 		}
 	}
@@ -203,7 +205,7 @@ func (r *record) defied(c *change, outages []outage) (why []string) {
 // takenInAfter says whether e is a second copy from the inbox, parked after the message had
 // left at its new time: a bridge was cut short between parking and acknowledging. No bridge can
 // tell such a copy from a new message. Messages with an absolute due time are not excused.
-func (r *record) takenInAfter(e Event, c *change, outages []outage) bool {
+func (r *record) takenInAfter(e history.Event, c *change, outages []outage) bool {
 	a := r.sole()
 	if !r.inbox || a == nil {
 		return false
@@ -215,7 +217,7 @@ func (r *record) takenInAfter(e Event, c *change, outages []outage) bool {
 // mayBeMoved says whether another reschedule than c may have the last word.
 func (r *record) mayBeMoved(c *change) bool {
 	for i := range r.changes {
-		if o := &r.changes[i]; o.call == Reschedule && !o.inVain() && (o.at > c.at || o.outcome == "") {
+		if o := &r.changes[i]; o.call == history.Reschedule && !o.inVain() && (o.at > c.at || o.outcome == "") {
 			return true
 		}
 	}

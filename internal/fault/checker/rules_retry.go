@@ -1,10 +1,12 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // retriedEarly objects to a further attempt before the instant that the handler has
@@ -53,7 +55,7 @@ func (r *record) lostRejected() (why []string) {
 		return nil
 	}
 	last := r.rejected[len(r.rejected)-1].At
-	if slices.ContainsFunc(r.dropped, func(e Event) bool { return e.At > last && e.Detail == DroppedCancelled }) {
+	if slices.ContainsFunc(r.dropped, func(e history.Event) bool { return e.At > last && e.Detail == history.DroppedCancelled }) {
 		return nil
 	}
 	for _, l := range r.left {
@@ -66,7 +68,7 @@ func (r *record) lostRejected() (why []string) {
 
 // belongs says whether a message in quarantine is there because a handler has
 // rejected it, and says so.
-func (r *record) belongs(l Left) bool {
+func (r *record) belongs(l history.Left) bool {
 	for _, e := range r.rejected {
 		if e.Detail != "" && strings.Contains(l.Reason, e.Detail) {
 			return true

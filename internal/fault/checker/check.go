@@ -1,22 +1,24 @@
-package history
+package checker
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // Check decides over a run. It may be asked in the middle of one, with what the
 // servers hold at that instant, and then objects to what is still under way.
-func Check(events []Event, final Final) *Report {
+func Check(events []history.Event, final history.Final) *Report {
 	past := runOf(events)
 	report := &Report{runs: []*run{past}}
 	for _, e := range past.events {
 		switch e.Kind {
-		case Fault:
+		case history.Fault:
 			report.count(e.Act, Counts{Faults: 1})
-		case Placed:
+		case history.Placed:
 			report.act(e.Act) // acts in the order of appearance
 		default:
 		}
@@ -40,7 +42,7 @@ func Check(events []Event, final Final) *Report {
 
 // Underway counts the orders to which something must still happen: whose message was published
 // and has not come since, or has come and had neither an effect nor was rejected.
-func Underway(events []Event) (n int) {
+func Underway(events []history.Event) (n int) {
 	past := runOf(events)
 	for _, r := range past.sequence {
 		r.tombstone = true // a cancel without an answer may have happened
@@ -54,12 +56,12 @@ func Underway(events []Event) (n int) {
 
 // Overdue counts the orders of which nobody has seen a message that must have come by an
 // instant: each attempt to publish it succeeded, and nobody has tried to change it.
-func Overdue(events []Event, at int64) (n int) {
+func Overdue(events []history.Event, at int64) (n int) {
 	past := runOf(events)
 	for _, r := range past.sequence {
 		must := len(r.attempts) > 0 && len(r.received) == 0 && len(r.changes) == 0 && len(r.missing()) > 0
 		for _, a := range r.attempts {
-			must = must && a.outcome == Published && a.notBefore < at
+			must = must && a.outcome == history.Published && a.notBefore < at
 		}
 		if must {
 			n++
@@ -69,21 +71,21 @@ func Overdue(events []Event, at int64) (n int) {
 }
 
 // runOf puts events in order, by time and by order.
-func runOf(events []Event) *run {
+func runOf(events []history.Event) *run {
 	events = slices.Clone(events)
-	Sort(events)
+	history.Sort(events)
 	past := &run{events: events, records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events), lists: map[string]int64{}}
 	for _, e := range events {
 		switch e.Kind {
-		case Fault, Mended:
-		case List, Listed:
+		case history.Fault, history.Mended:
+		case history.List, history.Listed:
 			past.list(&e)
 		default:
 			past.of(e.Order).add(e)
 		}
 	}
 	for _, r := range past.sequence {
-		if twin := past.records[OrderOf(r.id)]; twin != nil && twin != r {
+		if twin := past.records[history.OrderOf(r.id)]; twin != nil && twin != r {
 			r.twin, twin.twin = twin, r
 			r.elsewhere, twin.elsewhere = twin.cameSplit(past.outages), r.cameSplit(past.outages)
 		}
@@ -118,7 +120,7 @@ func (r *run) of(id string) *record {
 // judge applies all rules to r and counts it.
 func (r *Report) judge(past *run, o *record) {
 	var c Counts
-	if o.placed && OrderOf(o.id) == o.id {
+	if o.placed && history.OrderOf(o.id) == o.id {
 		c.Orders = 1
 	}
 	c.Duplicates = o.duplicates()
@@ -149,7 +151,7 @@ func (r *Report) judge(past *run, o *record) {
 const spare = 80
 
 // judgeFinal applies the rules over what the servers hold.
-func (r *Report) judgeFinal(past *run, final *Final) {
+func (r *Report) judgeFinal(past *run, final *history.Final) {
 	for _, line := range final.Stock {
 		var why []string
 		if line.Have != line.Want {

@@ -1,10 +1,11 @@
-package history_test
+package checker_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
@@ -206,7 +207,7 @@ func TestLateness(t *testing.T) {
 			t.Parallel()
 			r := closedOrder()
 			c.change(r)
-			if got := history.Check(r.events, r.final); got.Worst != c.want || got.Received != 1 {
+			if got := checker.Check(r.events, r.final); got.Worst != c.want || got.Received != 1 {
 				t.Errorf("worst lateness %v of %d, want %v of 1", got.Worst, got.Received, c.want)
 			}
 		})
