@@ -70,53 +70,6 @@ func Overdue(events []history.Event, at int64) (n int) {
 	return n
 }
 
-// runOf puts events in order, by time and by order.
-func runOf(events []history.Event) *run {
-	events = slices.Clone(events)
-	history.Sort(events)
-	past := &run{events: events, records: map[string]*record{}, broken: map[string][]Violation{}, outages: outages(events), lists: map[string]int64{}}
-	for _, e := range events {
-		switch e.Kind {
-		case history.Fault, history.Mended:
-		case history.List, history.Listed:
-			past.list(&e)
-		default:
-			past.of(e.Order).add(e)
-		}
-	}
-	for _, r := range past.sequence {
-		if twin := past.records[history.OrderOf(r.id)]; twin != nil && twin != r {
-			r.twin, twin.twin = twin, r
-			r.elsewhere, twin.elsewhere = twin.cameSplit(past.outages), r.cameSplit(past.outages)
-		}
-		for i := range past.outages {
-			r.lose(&past.outages[i])
-			r.step(&past.outages[i])
-			r.forget(&past.outages[i])
-		}
-	}
-	for _, r := range past.sequence {
-		if other := past.records[r.sharesID]; other != nil && r.sharesID != "" {
-			r.shared, other.shared = true, true
-			if other.twin != nil {
-				other.twin.shared = true
-			}
-		}
-	}
-	return past
-}
-
-// of returns the record of an order, which is new if there is none yet.
-func (r *run) of(id string) *record {
-	o, ok := r.records[id]
-	if !ok {
-		o = &record{id: id}
-		r.records[id] = o
-		r.sequence = append(r.sequence, o)
-	}
-	return o
-}
-
 // judge applies all rules to r and counts it.
 func (r *Report) judge(past *run, o *record) {
 	var c Counts

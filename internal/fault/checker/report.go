@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/delaybridge/delaybridge/internal/fault/history"
 )
 
 // ViolationKind says which promise was broken.
@@ -79,16 +77,6 @@ type Report struct {
 	Rules      []RuleCount // what was judged, and how often
 
 	runs []*run
-}
-
-// run keeps what a story is told from.
-type run struct {
-	events   []history.Event // in the order of time
-	records  map[string]*record
-	sequence []*record // in the order of appearance
-	outages  []outage
-	lists    map[string]int64 // when each process last began to list, Unix microseconds
-	broken   map[string][]Violation
 }
 
 // Merge returns one report of many runs. What acts of one name have in common is

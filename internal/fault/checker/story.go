@@ -14,34 +14,6 @@ import (
 // before is how long before an order's first event a story begins.
 const before = time.Second
 
-// outage is a fault and when it was mended.
-type outage struct {
-	fault  history.Event
-	mended int64 // Unix microseconds; that of the fault if it was never mended
-}
-
-// outages pairs faults with what mended them. One that nobody mended, such as a
-// kill, is over at once.
-func outages(events []history.Event) []outage {
-	var found []outage
-	open := map[[2]string][]int{}
-	for _, e := range events {
-		key := [2]string{e.Who, e.Detail}
-		switch e.Kind {
-		case history.Fault:
-			open[key] = append(open[key], len(found))
-			found = append(found, outage{e, e.At})
-		case history.Mended:
-			if first := open[key]; len(first) > 0 {
-				found[first[0]].mended = e.At
-				open[key] = first[1:]
-			}
-		default:
-		}
-	}
-	return found
-}
-
 // Story writes all that is known of an order, in the order of time: its events,
 // and the faults that were in force from one second before the first of them
 // until the last, or until its message was due. If runs that were merged have the
