@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // result is what was measured of a path, a value per round.
@@ -59,7 +60,7 @@ func (s *site) paceAt(ctx context.Context, p path, rate int, lasting time.Durati
 	a := s.begin(p.name()+"-pace", n)
 	due := make([]time.Time, n)
 	body := make([]byte, bodyBytes)
-	var hands group
+	var hands errgroup.Group
 	began := time.Now()
 	for i := range n {
 		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))); ahead > 0 {
@@ -69,12 +70,12 @@ func (s *site) paceAt(ctx context.Context, p path, rate int, lasting time.Durati
 		if delay > paceDelay && delay%time.Second == 0 {
 			delay += time.Millisecond // or it would be a tier
 		}
-		hands.do(func() (err error) {
+		hands.Go(func() (err error) {
 			due[i], err = p.publish(ctx, a.id(i), body, delay)
 			return err
 		})
 	}
-	if err := hands.wait(); err != nil {
+	if err := hands.Wait(); err != nil {
 		return "", err
 	}
 	if err := s.await(ctx, a, patience); err != nil {
@@ -91,24 +92,4 @@ func (s *site) paceAt(ctx context.Context, p path, rate int, lasting time.Durati
 	p50, p99, worst := quantile(late, 0.50), quantile(late, 0.99), quantile(late, 1)
 	r.p50, r.p99, r.worst = append(r.p50, p50), append(r.p99, p99), max(r.worst, worst)
 	return fmt.Sprintf("late p50 %.1f ms, p99 %.1f ms, max %.1f ms", p50, p99, worst), nil
-}
-
-// group is goroutines of which the first error counts.
-type group struct {
-	sync.WaitGroup
-	once sync.Once
-	err  error
-}
-
-func (g *group) do(f func() error) {
-	g.Go(func() {
-		if err := f(); err != nil {
-			g.once.Do(func() { g.err = err })
-		}
-	})
-}
-
-func (g *group) wait() error {
-	g.Wait()
-	return g.err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
@@ -160,8 +161,8 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 	began := time.Now()
 	err := each(len(b.channels), len(b.channels), func(c int) error {
 		waiting := make(chan *amqp.DeferredConfirmation, unconfirmed)
-		var confirmed group
-		confirmed.do(func() error {
+		var confirmed errgroup.Group
+		confirmed.Go(func() error {
 			for confirm := range waiting {
 				if ok, err := confirm.WaitContext(ctx); err != nil || !ok {
 					return errors.Join(errors.New("not confirmed"), err)
@@ -184,7 +185,7 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 			}
 			return nil
 		}()
-		return errors.Join(err, confirmed.wait())
+		return errors.Join(err, confirmed.Wait())
 	})
 	took := time.Since(began)
 	for i, q := range b.queues {

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
@@ -158,9 +159,9 @@ func (s *site) begin(name string, n int) *arrivals {
 // each calls do for 0 to n-1, in this order, from as many goroutines as given.
 func each(n, hands int, do func(i int) error) error {
 	var next atomic.Int64
-	var group group
+	var group errgroup.Group
 	for range hands {
-		group.do(func() error {
+		group.Go(func() error {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= n {
@@ -173,5 +174,5 @@ func each(n, hands int, do func(i int) error) error {
 			}
 		})
 	}
-	return group.wait()
+	return group.Wait()
 }
