@@ -14,24 +14,24 @@ import (
 // inbox compares what foreign clients do, from the first publish to the entry
 // exchange until the last message is in Redis, with confirmed publishing of the
 // same messages into a quorum queue.
-func (l *lab) inbox(ctx context.Context, rounds int) (float64, error) {
-	clients, err := l.foreignClients()
+func (o *overhead) inbox(ctx context.Context, rounds int) (float64, error) {
+	clients, err := o.foreignClients()
 	if err != nil {
 		return 0, err
 	}
 	var ours, plain []float64
 	for round := range rounds {
-		for _, through := range inTurns([]bool{true, false}, round) {
+		for _, through := range InTurns([]bool{true, false}, round) {
 			began := time.Now()
 			if through {
-				err = l.throughInbox(ctx, clients, round)
+				err = o.throughInbox(ctx, clients, round)
 			} else {
 				err = clients.publish(ctx, "", plainQueue, round)
 			}
 			if err != nil {
 				return 0, err
 			}
-			rate := flood / time.Since(began).Seconds()
+			rate := FloodSize / time.Since(began).Seconds()
 			if through {
 				ours = append(ours, rate)
 				continue
@@ -41,23 +41,23 @@ func (l *lab) inbox(ctx context.Context, rounds int) (float64, error) {
 				return 0, err
 			}
 		}
-		say("inbox %d of %d: through the inbox into Redis %5.0f/s, plain %5.0f/s", round+1, rounds, ours[round], plain[round])
+		Say("inbox %d of %d: through the inbox into Redis %5.0f/s, plain %5.0f/s", round+1, rounds, ours[round], plain[round])
 	}
-	return ratio(ours, plain), nil
+	return Ratio(ours, plain), nil
 }
 
 const plainQueue = "bench.plain"
 
 // foreignClients publish with the bare library.
 type foreignClients struct {
-	channels [publishChannels]*amqp.Channel
+	channels [PublishChannels]*amqp.Channel
 	turn     atomic.Uint32
 }
 
-func (l *lab) foreignClients() (*foreignClients, error) {
+func (o *overhead) foreignClients() (*foreignClients, error) {
 	c := &foreignClients{}
 	for i := range c.channels {
-		ch, err := l.bare.Channel()
+		ch, err := o.bare.Channel()
 		if err != nil {
 			return nil, err
 		}
@@ -72,12 +72,12 @@ func (l *lab) foreignClients() (*foreignClients, error) {
 
 // publish returns once everything is confirmed.
 func (c *foreignClients) publish(ctx context.Context, exchange, key string, round int) error {
-	body := make([]byte, bodyBytes)
-	return each(flood, publishers, func(i int) error {
+	body := make([]byte, BodyBytes)
+	return Each(FloodSize, Publishers, func(i int) error {
 		ch := c.channels[int(c.turn.Add(1))%len(c.channels)]
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, amqp.Publishing{
-			MessageId: longID(round, i), DeliveryMode: amqp.Persistent, Body: body,
-			Headers: amqp.Table{"x-delay": (parkedAhead + time.Duration(i)*time.Millisecond).Milliseconds()},
+			MessageId: LongID(round, i), DeliveryMode: amqp.Persistent, Body: body,
+			Headers: amqp.Table{"x-delay": (ParkedAhead + time.Duration(i)*time.Millisecond).Milliseconds()},
 		})
 		if err != nil {
 			return err
@@ -91,31 +91,31 @@ func (c *foreignClients) publish(ctx context.Context, exchange, key string, roun
 }
 
 // throughInbox returns once everything is parked.
-func (l *lab) throughInbox(ctx context.Context, c *foreignClients, round int) error {
-	before, err := l.parkedSoFar(ctx)
+func (o *overhead) throughInbox(ctx context.Context, c *foreignClients, round int) error {
+	before, err := o.parkedSoFar(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.publish(ctx, l.topology.EntryExchange(), routingKey, round); err != nil {
+	if err := c.publish(ctx, o.Topology.EntryExchange(), RoutingKey, round); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		now, err := l.parkedSoFar(ctx)
+	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+		now, err := o.parkedSoFar(ctx)
 		if err != nil {
 			return err
 		}
-		if now-before >= flood {
+		if now-before >= FloodSize {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d messages were parked after %v", now-before, flood, patience)
+			return fmt.Errorf("%d of %d messages were parked after %v", now-before, FloodSize, Patience)
 		}
 	}
 }
 
 // parkedSoFar counts the messages that were ever parked: each is one HSETNX.
-func (l *lab) parkedSoFar(ctx context.Context) (n int, err error) {
-	stats, err := l.client.Info(ctx, "commandstats").Result()
+func (o *overhead) parkedSoFar(ctx context.Context) (n int, err error) {
+	stats, err := o.Client.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return 0, err
 	}

@@ -16,29 +16,31 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// path is one way to delay a message.
-type path interface {
-	name() string
-	// delay turns a tier's delay into one of this path's: offset is how much
+// Path is one way to delay a message.
+type Path interface {
+	Name() string
+	// Delay turns a tier's delay into one of this path's: offset is how much
 	// longer it may be.
-	delay(tier, offset time.Duration) time.Duration
-	// publish returns once the message is safe, with its due time.
-	publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error)
+	Delay(tier, offset time.Duration) time.Duration
+	// Publish returns once the message is safe, with its due time.
+	Publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error)
 }
 
-const routingKey = "bench.message"
+// RoutingKey is that of all messages.
+const RoutingKey = "bench.message"
 
-// publishChannels is how many channels a producer has.
-const publishChannels = 16
+// PublishChannels is how many channels a producer has.
+const PublishChannels = 16
 
 // rawPath is amqp091-go and the broker: one tier per delay, and nothing of ours.
 type rawPath struct {
-	channels [publishChannels]*amqp.Channel
+	channels [PublishChannels]*amqp.Channel
 	turn     atomic.Uint32
 }
 
-// newRawPath declares tiers of its own, with the same arguments as ours.
-func newRawPath(conn *amqp.Connection, t *topology.Topology) (*rawPath, error) {
+// NewRaw is amqp091-go and the broker alone: it declares tiers of its own, with the same
+// arguments as ours.
+func NewRaw(conn *amqp.Connection, t *topology.Topology) (Path, error) {
 	r := &rawPath{}
 	for i := range r.channels {
 		ch, err := conn.Channel()
@@ -75,17 +77,17 @@ func newRawPath(conn *amqp.Connection, t *topology.Topology) (*rawPath, error) {
 
 func rawName(ttl time.Duration) string { return "bench.raw." + wire.TTLName(ttl) }
 
-func (*rawPath) name() string                                     { return "raw" }
-func (*rawPath) delay(tier, _ time.Duration) time.Duration        { return tier }
-func (exactPath) name() string                                    { return "exact" }
-func (exactPath) delay(tier, _ time.Duration) time.Duration       { return tier }
-func (arbitraryPath) name() string                                { return "arbitrary" }
-func (arbitraryPath) delay(tier, off time.Duration) time.Duration { return tier + off }
+func (*rawPath) Name() string                                     { return "raw" }
+func (*rawPath) Delay(tier, _ time.Duration) time.Duration        { return tier }
+func (exactPath) Name() string                                    { return "exact" }
+func (exactPath) Delay(tier, _ time.Duration) time.Duration       { return tier }
+func (arbitraryPath) Name() string                                { return "arbitrary" }
+func (arbitraryPath) Delay(tier, off time.Duration) time.Duration { return tier + off }
 
-func (r *rawPath) publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
+func (r *rawPath) Publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
 	due := time.Now().Add(delay)
 	ch := r.channels[int(r.turn.Add(1))%len(r.channels)]
-	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, rawName(delay), routingKey, true, false, amqp.Publishing{
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, rawName(delay), RoutingKey, true, false, amqp.Publishing{
 		MessageId: id, DeliveryMode: amqp.Persistent, Body: body,
 		Headers: amqp.Table{"due": strconv.FormatInt(due.UnixMilli(), 10)},
 	})
@@ -99,17 +101,21 @@ func (r *rawPath) publish(ctx context.Context, id string, body []byte, delay tim
 	return due, err
 }
 
-// exactPath is our producer with a delay that equals a tier.
 type exactPath struct{ producer *producer.Producer }
 
-func (p exactPath) publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
+// Exact is our producer with a delay that equals a tier.
+func Exact(p *producer.Producer) Path { return exactPath{p} }
+
+func (p exactPath) Publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
 	return publishOurs(ctx, p.producer, id, body, delay)
 }
 
-// arbitraryPath is our producer with a delay that does not: parked, promoted.
 type arbitraryPath struct{ producer *producer.Producer }
 
-func (p arbitraryPath) publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
+// Arbitrary is our producer with a delay that does not: messages are parked, and promoted.
+func Arbitrary(p *producer.Producer) Path { return arbitraryPath{p} }
+
+func (p arbitraryPath) Publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {
 	return publishOurs(ctx, p.producer, id, body, delay)
 }
 
@@ -117,6 +123,6 @@ func publishOurs(ctx context.Context, p *producer.Producer, id string, body []by
 	// By this process' clock from before the call, so that nobody else's word is
 	// taken for what counts as early.
 	due := time.Now().Add(delay)
-	_, err := p.Publish(ctx, message.Message{ID: id, RoutingKey: routingKey, Body: body}, message.After(delay))
+	_, err := p.Publish(ctx, message.Message{ID: id, RoutingKey: RoutingKey, Body: body}, message.After(delay))
 	return due, err
 }

@@ -13,20 +13,20 @@ import (
 
 // allocs counts what a publish into a tier allocates, and takes off what the
 // client library allocates for the same message and its confirm.
-func (s *scale) allocs(ctx context.Context) error {
+func (s *suite) allocs(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
-		tier, ok := site.topology.Tier(time.Hour)
+		tier, ok := site.Topology.Tier(time.Hour)
 		if !ok {
 			return errors.New("there is no tier of an hour")
 		}
-		ch, err := site.conn.Channel()
+		ch, err := site.Conn.Channel()
 		if err != nil {
 			return err
 		}
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
-		m := message.Message{ID: longID(0, 0), RoutingKey: routingKey, Body: make([]byte, bodyBytes)}
+		m := message.Message{ID: LongID(0, 0), RoutingKey: RoutingKey, Body: make([]byte, BodyBytes)}
 		now := time.Now()
 		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.Path("tier 1h")})
 		library, err := allocsOf(func() error {
@@ -43,10 +43,10 @@ func (s *scale) allocs(ctx context.Context) error {
 			return err
 		}
 		ours, err := allocsOf(func() error {
-			_, err := site.producer.Publish(ctx, m, message.After(tier.TTL))
+			_, err := site.Producer.Publish(ctx, m, message.After(tier.TTL))
 			return err
 		})
-		say("allocs: ours %d, library %d", ours, library)
+		Say("allocs: ours %d, library %d", ours, library)
 		s.figures["allocs_publish"] = float64(ours - library)
 		return err
 	})
@@ -61,7 +61,7 @@ func allocsOf(publish func() error) (int64, error) {
 	r := testing.Benchmark(func(b *testing.B) {
 		b.Helper()
 		b.ReportAllocs()
-		failed = each(b.N, publishers, func(int) error { return publish() })
+		failed = Each(b.N, Publishers, func(int) error { return publish() })
 	})
 	if failed != nil {
 		return 0, fmt.Errorf("publish: %w", failed)

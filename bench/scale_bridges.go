@@ -13,7 +13,7 @@ const bridgesRounds = 3
 
 // bridges compares two bridge processes with one, at the same backlog, and has
 // each of them die in the middle of one.
-func (s *scale) bridges(ctx context.Context) error {
+func (s *suite) bridges(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		first, err := s.startBridge(ctx, site, "first")
 		if err != nil {
@@ -22,7 +22,7 @@ func (s *scale) bridges(ctx context.Context) error {
 		defer func() { err = errors.Join(err, first.stop()) }()
 		var one, two []float64
 		for round := range bridgesRounds {
-			for _, both := range inTurns([]bool{false, true}, round) {
+			for _, both := range InTurns([]bool{false, true}, round) {
 				rate, err := s.withSecond(ctx, site, both, fmt.Sprint("bridges", round, both))
 				if err != nil {
 					return err
@@ -33,15 +33,15 @@ func (s *scale) bridges(ctx context.Context) error {
 					one = append(one, rate)
 				}
 			}
-			say("bridges %d of %d: one %.0f/s, two %.0f/s", round+1, bridgesRounds, one[round], two[round])
+			Say("bridges %d of %d: one %.0f/s, two %.0f/s", round+1, bridgesRounds, one[round], two[round])
 		}
-		s.figures["two_bridges_over_one"] = ratio(two, one)
+		s.figures["two_bridges_over_one"] = Ratio(two, one)
 		return s.killed(ctx, site, first)
 	})
 }
 
 // withSecond measures how fast one or two bridges promote a backlog.
-func (s *scale) withSecond(ctx context.Context, site *site, both bool, load string) (rate float64, err error) {
+func (s *suite) withSecond(ctx context.Context, site *site, both bool, load string) (rate float64, err error) {
 	if both {
 		second, err := s.startBridge(ctx, site, "second")
 		if err != nil {
@@ -66,16 +66,16 @@ func (s *scale) withSecond(ctx context.Context, site *site, both bool, load stri
 // awaitLanes waits until all n messages of the load are in the lanes, or out of
 // them, and returns how long that took from when the first was to be promoted.
 func (s *site) awaitLanes(ctx context.Context, due time.Time, n int) (time.Duration, error) {
-	ch, err := s.conn.Channel()
+	ch, err := s.Conn.Channel()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = ch.Close() }()
 	began := due.Add(-promoteLead)
 	for time.Since(began) < promotePatience {
-		inside := n - int(s.arrivals.Load().left.Load())
-		for shard := range s.topology.Shards() {
-			q, err := ch.QueueDeclarePassive(s.topology.Lane(promoteLead, shard), true, false, false, false, nil)
+		inside := n - s.Arrivals().Missing()
+		for shard := range s.Topology.Shards() {
+			q, err := ch.QueueDeclarePassive(s.Topology.Lane(promoteLead, shard), true, false, false, false, nil)
 			if err != nil {
 				return 0, err
 			}
@@ -94,7 +94,7 @@ func (s *site) awaitLanes(ctx context.Context, due time.Time, n int) (time.Durat
 }
 
 // killed has a bridge die while it promotes, and wants everything to come out.
-func (s *scale) killed(ctx context.Context, site *site, victim *bridgeProgram) (err error) {
+func (s *suite) killed(ctx context.Context, site *site, victim *bridgeProgram) (err error) {
 	second, err := s.startBridge(ctx, site, "second")
 	if err != nil {
 		return err
@@ -104,14 +104,14 @@ func (s *scale) killed(ctx context.Context, site *site, victim *bridgeProgram) (
 	if err != nil {
 		return err
 	}
-	a := site.arrivals.Load()
+	a := site.Arrivals()
 	time.Sleep(time.Until(due.Add(-promoteLead + 2*time.Second)))
 	if err := victim.kill(); err != nil {
 		return err
 	}
-	if err := site.await(ctx, a, promotePatience); err != nil {
+	if err := site.Await(ctx, a, promotePatience); err != nil {
 		return err
 	}
-	say("bridges: one was killed amid a backlog: lost 0 of %d, twice %d", backlog, a.again)
+	Say("bridges: one was killed amid a backlog: lost 0 of %d, twice %d", backlog, a.Again)
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 // burst compares how fast a hundred thousand messages that are due in the same
 // second come out: parked and promoted, or already in one queue of the broker,
 // in due order, with what is left of their time as their TTL.
-func (s *scale) burst(ctx context.Context) error {
+func (s *suite) burst(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		bridge, err := s.startBridge(ctx, site, "bridge")
 		if err != nil {
@@ -39,7 +39,7 @@ func (s *scale) burst(ctx context.Context) error {
 		var ours, theirs []float64
 		disorder := 0.0
 		for round := range burstRounds {
-			for _, turn := range inTurns([]bool{true, false}, round) {
+			for _, turn := range InTurns([]bool{true, false}, round) {
 				var first time.Time
 				if turn {
 					first, err = parkBacklog(ctx, site, fmt.Sprint("burst", round), backlog)
@@ -54,14 +54,14 @@ func (s *scale) burst(ctx context.Context) error {
 					return err
 				}
 				if turn {
-					ours, disorder = append(ours, rate), max(disorder, site.arrivals.Load().disorder(backlogSpread, 0.99))
+					ours, disorder = append(ours, rate), max(disorder, disorderOf(site.Arrivals().At, backlogSpread, 0.99))
 				} else {
 					theirs = append(theirs, rate)
 				}
 			}
-			say("burst %d of %d: ours %.0f/s, raw %.0f/s", round+1, burstRounds, ours[round], theirs[round])
+			Say("burst %d of %d: ours %.0f/s, raw %.0f/s", round+1, burstRounds, ours[round], theirs[round])
 		}
-		s.figures["burst100k_over_raw"] = ratio(ours, theirs)
+		s.figures["burst100k_over_raw"] = Ratio(ours, theirs)
 		s.figures["burst100k_disorder_p99_ms"] = disorder
 		return nil
 	})
@@ -70,29 +70,29 @@ func (s *scale) burst(ctx context.Context) error {
 // drain waits for the load to come out, and returns how many messages did so in
 // a second, from when the first was due.
 func (s *site) drain(ctx context.Context, first time.Time) (float64, error) {
-	a := s.arrivals.Load()
-	if err := s.await(ctx, a, promotePatience); err != nil {
+	a := s.Arrivals()
+	if err := s.Await(ctx, a, promotePatience); err != nil {
 		return 0, err
 	}
-	return float64(len(a.at)) / slices.MaxFunc(a.at, time.Time.Compare).Sub(first).Seconds(), nil
+	return float64(len(a.At)) / slices.MaxFunc(a.At, time.Time.Compare).Sub(first).Seconds(), nil
 }
 
-// disorder returns by how much, in ms of due time, a message came out after one
+// disorderOf returns by how much, in ms of due time, a message came out after one
 // that was due later, in the given quantile; the messages are due evenly within
 // a time, in the order of their numbers.
-func (a *arrivals) disorder(spread time.Duration, q float64) float64 {
-	order := make([]int, len(a.at))
+func disorderOf(at []time.Time, spread time.Duration, q float64) float64 {
+	order := make([]int, len(at))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(x, y int) int { return cmp.Or(a.at[x].Compare(a.at[y]), cmp.Compare(x, y)) })
+	slices.SortFunc(order, func(x, y int) int { return cmp.Or(at[x].Compare(at[y]), cmp.Compare(x, y)) })
 	behind := make([]float64, len(order))
 	farthest := 0
 	for k, i := range order {
 		farthest = max(farthest, i)
 		behind[k] = float64(farthest-i) * float64(spread.Milliseconds()) / float64(len(order))
 	}
-	return quantile(behind, q)
+	return Quantile(behind, q)
 }
 
 // rawBurst is one queue like a lane.
@@ -102,7 +102,7 @@ type rawBurst struct {
 }
 
 func newRawBurst(site *site) (*rawBurst, error) {
-	ch, err := site.conn.Channel()
+	ch, err := site.Conn.Channel()
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func newRawBurst(site *site) (*rawBurst, error) {
 		return nil, err
 	}
 	r := &rawBurst{channel: ch, queue: "bench.rawburst"}
-	lane := site.topology.Lane(promoteLead, 0)
-	for _, q := range site.topology.Queues() {
+	lane := site.Topology.Lane(promoteLead, 0)
+	for _, q := range site.Topology.Queues() {
 		if q.Name != lane {
 			continue
 		}
@@ -128,17 +128,17 @@ func newRawBurst(site *site) (*rawBurst, error) {
 // publish returns when the first message is due.
 func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.Time, error) {
 	first := time.Now().Add(promoteLead - backlogSpread).Truncate(time.Second)
-	a := site.begin(load, backlog)
-	body := make([]byte, bodyBytes)
+	a := site.Begin(load, backlog)
+	body := make([]byte, BodyBytes)
 	confirms := make([]*amqp.DeferredConfirmation, backlog)
 	for i := range confirms {
 		now := time.Now()
 		due := first.Add(part(backlogSpread, i, backlog))
-		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
+		m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
 		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.Path("parked, then lane 30s")})
 		p.Expiration = strconv.FormatInt(max(0, due.Sub(now).Milliseconds()), 10)
 		var err error
-		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, routingKey, true, false, p); err != nil {
+		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, RoutingKey, true, false, p); err != nil {
 			return first, err
 		}
 	}
@@ -151,7 +151,7 @@ func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.T
 }
 
 // flooded has a million messages come due in the same second.
-func (s *scale) flooded(ctx context.Context) error {
+func (s *suite) flooded(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		bridge, err := s.startBridge(ctx, site, "bridge")
 		if err != nil {
@@ -159,32 +159,32 @@ func (s *scale) flooded(ctx context.Context) error {
 		}
 		defer func() { err = errors.Join(err, bridge.stop()) }()
 		first := time.Now().Add(floodWait).Truncate(time.Second)
-		a := site.begin("flood", floodNumber)
-		body := make([]byte, bodyBytes)
-		if err := each(floodNumber, promoteHands, func(i int) error {
-			m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
-			_, err := site.producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, floodNumber))))
+		a := site.Begin("flood", floodNumber)
+		body := make([]byte, BodyBytes)
+		if err := Each(floodNumber, promoteHands, func(i int) error {
+			m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
+			_, err := site.Producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, floodNumber))))
 			return err
 		}); err != nil {
 			return err
 		}
-		say("burst1m: all parked %v before they are due", time.Until(first).Round(time.Second))
-		if err := site.await(ctx, a, time.Until(first)+floodMost); err != nil {
-			say("burst1m: %v", err) // the figure says how many
+		Say("burst1m: all parked %v before they are due", time.Until(first).Round(time.Second))
+		if err := site.Await(ctx, a, time.Until(first)+floodMost); err != nil {
+			Say("burst1m: %v", err) // the figure says how many
 		}
 		peak, err := bridge.peakMB()
 		if err != nil {
 			return err
 		}
 		lost, last := 0, first
-		for _, at := range a.at {
+		for _, at := range a.At {
 			if at.IsZero() {
 				lost++
 			} else if at.After(last) {
 				last = at
 			}
 		}
-		say("burst1m: the last came out %v after the first was due", last.Sub(first).Round(time.Second))
+		Say("burst1m: the last came out %v after the first was due", last.Sub(first).Round(time.Second))
 		s.figures["burst1m_lost"], s.figures["burst1m_rss_mb"] = float64(lost), peak
 		return nil
 	})

@@ -4,20 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/capacity"
+	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/usage"
+	"github.com/delaybridge/delaybridge/topology"
 )
+
+// costs are the keys, among the figures, of the costs that are measured here.
+func costs(c *capacity.Costs) map[string]*float64 {
+	return map[string]*float64{
+		"cost_redis_us": &c.Redis, "cost_bridge_us": &c.Bridge, "cost_broker_us": &c.Broker,
+		"cost_redis_idle": &c.RedisIdle, "cost_bridge_idle": &c.BridgeIdle, "cost_broker_idle": &c.BrokerIdle,
+		"cost_bytes_message": &c.Message, "cost_bytes_slot": &c.Slot, "cost_bytes_bucket": &c.Bucket,
+		"cost_queue_per_s": &c.Queue,
+	}
+}
 
 // note puts costs that were measured among the figures: those of bytes, or the
 // others.
-func (s *scale) note(c *capacity.Costs, bytes bool) {
+func (s *suite) note(c *capacity.Costs, bytes bool) {
 	for key, value := range costs(c) {
 		if strings.HasPrefix(key, "cost_bytes_") == bytes {
-			s.figures[key] = round3(*value)
+			s.figures[key] = Round(*value)
 		}
 	}
 }
@@ -30,7 +44,7 @@ var rates = struct{ from, to [2]int }{[2]int{500, 8000}, [2]int{2000, 5000}} //n
 // costOfTime finds what a message costs in time on processors, for the model of
 // docs/capacity.md: the slope of a line through two rates. Then it looks whether
 // what that predicts for two others is so.
-func (s *scale) costOfTime(ctx context.Context) error {
+func (s *suite) costOfTime(ctx context.Context) error {
 	var c capacity.Costs
 	defer s.note(&c, false)
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
@@ -62,8 +76,8 @@ func (s *scale) costOfTime(ctx context.Context) error {
 			}
 			for part, l := range line {
 				predicted := l[0] + l[1]*float64(rate)/1e6
-				say("capacity: %s at %d/s: %.3f processors predicted, %.3f found", part, rate, predicted, found[part])
-				s.figures[fmt.Sprintf("predicted_over_found_%s_%d", part, rate)] = round3(predicted / found[part])
+				Say("capacity: %s at %d/s: %.3f processors predicted, %.3f found", part, rate, predicted, found[part])
+				s.figures[fmt.Sprintf("predicted_over_found_%s_%d", part, rate)] = Round(predicted / found[part])
 			}
 		}
 		raw, err := newRawBurst(site)
@@ -82,13 +96,13 @@ func (s *scale) costOfTime(ctx context.Context) error {
 // busyAt returns how many processors each part keeps busy at a rate, of messages
 // parked, promoted and delivered.
 func (s *site) busyAt(ctx context.Context, rate int) (map[string]float64, error) {
-	var none result
+	var none Result
 	before, err := usage.ProcessorTime()
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if _, err := s.paceAt(ctx, arbitraryPath{s.producer}, rate, capacityFor, &none); err != nil {
+	if _, err := s.PaceAt(ctx, Arbitrary(s.Producer), rate, capacityFor, &none); err != nil {
 		return nil, err
 	}
 	after, err := usage.ProcessorTime()
@@ -117,14 +131,14 @@ func fillings() []capacity.Demand {
 
 // costOfBytes solves what three fillings take for what a message, a hash and a
 // bucket take, and predicts two others.
-func (s *scale) costOfBytes(ctx context.Context) error {
+func (s *suite) costOfBytes(ctx context.Context) error {
 	var c capacity.Costs
 	defer s.note(&c, true)
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
 		var equations [3][4]float64
 		for i, d := range fillings() {
-			d.Shards, d.Body, d.ID = site.topology.Shards(), crowdBody, longIDLength
-			if err := site.client.FlushDB(ctx).Err(); err != nil {
+			d.Shards, d.Body, d.ID = site.Topology.Shards(), crowdBody, longIDLength
+			if err := site.Client.FlushDB(ctx).Err(); err != nil {
 				return err
 			}
 			overhead, err := site.fill(ctx, int(d.Pending), d.Within)
@@ -147,8 +161,8 @@ func (s *scale) costOfBytes(ctx context.Context) error {
 				continue
 			}
 			predicted := c.Bytes(d) / d.Pending
-			say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.Pending, predicted, found)
-			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.Pending)] = round3(predicted / found)
+			Say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.Pending, predicted, found)
+			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.Pending)] = Round(predicted / found)
 		}
 		return nil
 	})
@@ -172,4 +186,39 @@ func solve(e [3][4]float64) (x [3]float64) {
 		x[i] = determinant(i) / whole
 	}
 	return x
+}
+
+// costsIn takes the costs from figures that were measured before. Those that are not measured
+// here stay as they are known.
+func costsIn(f Figures) (capacity.Costs, error) {
+	c := capacity.Measured()
+	for key, value := range costs(&c) {
+		measured, ok := f[key]
+		if !ok {
+			return c, fmt.Errorf("there is no %s: make bench-scale measures it", key)
+		}
+		*value = measured
+	}
+	return c, nil
+}
+
+// Size prints what a demand takes, by costs measured before; 'delaybridge size' prints the
+// same by ours.
+func Size(out io.Writer, file string, parked, rate float64) error {
+	f, err := Read(file)
+	if err != nil {
+		return err
+	}
+	c, err := costsIn(f)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range c.Figures(capacity.Demand{
+		Pending: parked, Within: 30 * 24 * time.Hour, Rate: rate, Body: crowdBody, ID: longIDLength, RedisMemory: 32e9,
+		Shards: topology.Defaults().Shards, Lead: topology.Defaults().Lead, Remember: defaults.Remember,
+	}) {
+		fmt.Fprintf(table, "%s\t%s\n", f.What, f.Text)
+	}
+	return table.Flush()
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // commands measures how late messages are beside 1,000 cancels a second over AMQP, and without them.
-func (s *scale) commands(ctx context.Context) error {
+func (s *suite) commands(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		bridge, err := s.startBridge(ctx, site, "bridge")
 		if err != nil {
@@ -31,16 +31,16 @@ func (s *scale) commands(ctx context.Context) error {
 		defer func() { err = errors.Join(err, bridge.stop()) }()
 		late := map[bool][]float64{}
 		for round := range commandsRounds {
-			for _, cancels := range inTurns([]bool{true, false}, round) {
+			for _, cancels := range InTurns([]bool{true, false}, round) {
 				p99, err := site.deliverBeside(ctx, fmt.Sprint("commands", round), cancels)
 				if err != nil {
 					return err
 				}
 				late[cancels] = append(late[cancels], p99)
 			}
-			say("commands %d of %d: 99%% are late by at most %.1f ms beside cancels, %.1f ms without", round+1, commandsRounds, late[true][round], late[false][round])
+			Say("commands %d of %d: 99%% are late by at most %.1f ms beside cancels, %.1f ms without", round+1, commandsRounds, late[true][round], late[false][round])
 		}
-		s.figures["commands_late_p99_ms"], s.figures["commands_none_late_p99_ms"] = median(late[true]), median(late[false])
+		s.figures["commands_late_p99_ms"], s.figures["commands_none_late_p99_ms"] = Median(late[true]), Median(late[false])
 		return nil
 	})
 }
@@ -48,11 +48,11 @@ func (s *scale) commands(ctx context.Context) error {
 // deliverBeside returns the lateness in ms that 99 % of the messages have at most.
 func (s *site) deliverBeside(ctx context.Context, load string, cancels bool) (float64, error) {
 	n := deliveryRate * int(commandsFor/time.Second)
-	a := s.begin(load, n)
+	a := s.Begin(load, n)
 	first := time.Now().Add(commandsAhead)
 	due := func(i int) time.Time { return first.Add(part(commandsFor, i, n)).Truncate(time.Millisecond) }
-	err := each(n, promoteHands, func(i int) error {
-		_, err := s.park.Park(ctx, &message.Message{ID: a.id(i), RoutingKey: routingKey}, message.At(due(i)))
+	err := Each(n, promoteHands, func(i int) error {
+		_, err := s.Park.Park(ctx, &message.Message{ID: a.ID(i), RoutingKey: RoutingKey}, message.At(due(i)))
 		return err
 	})
 	if err == nil && cancels {
@@ -61,22 +61,22 @@ func (s *site) deliverBeside(ctx context.Context, load string, cancels bool) (fl
 	if err != nil {
 		return 0, err
 	}
-	if err := s.await(ctx, a, patience); err != nil {
+	if err := s.Await(ctx, a, Patience); err != nil {
 		return 0, err
 	}
 	late := make([]float64, n)
 	for i := range late {
-		late[i] = float64(a.at[i].Sub(due(i)).Microseconds()) / 1000
+		late[i] = float64(a.At[i].Sub(due(i)).Microseconds()) / 1000
 	}
-	return quantile(late, 0.99), nil
+	return Quantile(late, 0.99), nil
 }
 
 // cancelAt cancels messages over AMQP from an instant on, at cancelRate, and sees that all are.
 func (s *site) cancelAt(ctx context.Context, load string, first time.Time) error {
 	n := cancelRate * int(commandsFor/time.Second)
 	id := func(i int) string { return fmt.Sprintf("cancelled-%s-%d", load, i) }
-	err := each(n, promoteHands, func(i int) error {
-		_, err := s.park.Park(ctx, &message.Message{ID: id(i), RoutingKey: routingKey}, message.After(time.Hour))
+	err := Each(n, promoteHands, func(i int) error {
+		_, err := s.Park.Park(ctx, &message.Message{ID: id(i), RoutingKey: RoutingKey}, message.After(time.Hour))
 		return err
 	})
 	if err != nil {
@@ -85,14 +85,14 @@ func (s *site) cancelAt(ctx context.Context, load string, first time.Time) error
 	if time.Now().After(first) {
 		return errors.New("parking takes too long")
 	}
-	ch, err := s.conn.Channel()
+	ch, err := s.Conn.Channel()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ch.Close() }()
 	for i := range n {
 		time.Sleep(time.Until(first.Add(part(commandsFor, i, n))))
-		err := ch.PublishWithContext(ctx, s.topology.Command(), "", false, false, amqp.Publishing{
+		err := ch.PublishWithContext(ctx, s.Topology.Command(), "", false, false, amqp.Publishing{
 			Type: "cancel", DeliveryMode: amqp.Persistent, Body: fmt.Appendf(nil, `{"ids": [%q]}`, id(i)),
 		})
 		if err != nil {
@@ -100,8 +100,8 @@ func (s *site) cancelAt(ctx context.Context, load string, first time.Time) error
 		}
 	}
 	for i := range n {
-		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			m, err := s.park.Get(ctx, id(i))
+		for deadline := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+			m, err := s.Park.Get(ctx, id(i))
 			if err == nil && m.State == redisbridge.StateCancelled {
 				break
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 // exported measures what an export of ten million takes, and how late messages come beside it.
-func (s *scale) exported(ctx context.Context) error {
+func (s *suite) exported(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) (err error) {
 		if _, err := site.fill(ctx, s.crowd, crowdSpread); err != nil {
 			return err
@@ -28,15 +28,15 @@ func (s *scale) exported(ctx context.Context) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, bridge.stop()) }()
-		var before, beside result
+		var before, beside Result
 		for range crowdRounds {
-			if _, err := site.pace(ctx, arbitraryPath{site.producer}, &before); err != nil {
+			if _, err := site.Pace(ctx, Arbitrary(site.Producer), &before); err != nil {
 				return err
 			}
 		}
 		export := s.startExport(ctx, site)
 		for running := true; running; {
-			if _, err := site.pace(ctx, arbitraryPath{site.producer}, &beside); err != nil {
+			if _, err := site.Pace(ctx, Arbitrary(site.Producer), &beside); err != nil {
 				return err
 			}
 			select {
@@ -53,10 +53,10 @@ func (s *scale) exported(ctx context.Context) error {
 		}
 		s.figures["export_per_s"] = math.Round(float64(export.lines) / export.took.Seconds())
 		s.figures["export_rss_mb"] = math.Round(export.peakMB)
-		s.figures["export_p99_over_before"] = round3(median(beside.p99) / median(before.p99))
-		s.figures["early"] += float64(before.early + beside.early)
-		say("export: %d lines in %.0f s, %.0f MB; p99 %.1f ms before and %.1f ms beside it",
-			export.lines, export.took.Seconds(), export.peakMB, median(before.p99), median(beside.p99))
+		s.figures["export_p99_over_before"] = Round(Median(beside.P99) / Median(before.P99))
+		s.figures["early"] += float64(before.Early + beside.Early)
+		Say("export: %d lines in %.0f s, %.0f MB; p99 %.1f ms before and %.1f ms beside it",
+			export.lines, export.took.Seconds(), export.peakMB, Median(before.P99), Median(beside.P99))
 		return nil
 	})
 }
@@ -76,10 +76,10 @@ func (e *exportProgram) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (s *scale) startExport(ctx context.Context, site *site) *exportProgram {
+func (s *suite) startExport(ctx context.Context, site *site) *exportProgram {
 	e := &exportProgram{ended: make(chan struct{})}
 	cmd := exec.CommandContext(ctx, s.program, "export")
-	cmd.Env = append(os.Environ(), "DELAYBRIDGE_REDIS_URL="+site.redis.URL(), "DELAYBRIDGE_PREFIX="+site.topology.Prefix())
+	cmd.Env = append(os.Environ(), "DELAYBRIDGE_REDIS_URL="+site.Redis.URL(), "DELAYBRIDGE_PREFIX="+site.Topology.Prefix())
 	cmd.Stdout, cmd.Stderr = e, os.Stderr
 	go func() {
 		defer close(e.ended)

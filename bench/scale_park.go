@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	parkRounds  = 5
-	parkNumber  = 60_000
-	parkPipes   = 8 // connections of the bare way
-	parkPipe    = 128
-	parkedAhead = 30 * 24 * time.Hour
+	parkRounds = 5
+	parkNumber = 60_000
+	parkPipes  = 8 // connections of the bare way
+	parkPipe   = 128
 )
 
 // parking compares our producer with the two commands that store as much and
 // promise nothing: as many in flight, as many bytes.
-func (s *scale) parking(ctx context.Context) error {
+func (s *suite) parking(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
 		var ours, bare []float64
 		for round := range parkRounds {
-			for _, turn := range inTurns([]bool{true, false}, round) {
+			for _, turn := range InTurns([]bool{true, false}, round) {
 				var rate float64
 				var err error
 				if turn {
@@ -39,7 +38,7 @@ func (s *scale) parking(ctx context.Context) error {
 					return err
 				}
 			}
-			say("park %d of %d: ours %.0f/s, bare %.0f/s", round+1, parkRounds, ours[round], bare[round])
+			Say("park %d of %d: ours %.0f/s, bare %.0f/s", round+1, parkRounds, ours[round], bare[round])
 		}
 		s.compare("park", ours, bare)
 		return nil
@@ -47,28 +46,28 @@ func (s *scale) parking(ctx context.Context) error {
 }
 
 func parkOurs(ctx context.Context, site *site, round int) (float64, error) {
-	body := make([]byte, bodyBytes)
+	body := make([]byte, BodyBytes)
 	began := time.Now()
-	err := each(parkNumber, parkPipes*parkPipe, func(i int) error {
-		m := message.Message{ID: longID(round, i), RoutingKey: routingKey, Body: body}
-		_, err := site.producer.Publish(ctx, m, message.After(parkedAhead+time.Duration(i)*time.Millisecond))
+	err := Each(parkNumber, parkPipes*parkPipe, func(i int) error {
+		m := message.Message{ID: LongID(round, i), RoutingKey: RoutingKey, Body: body}
+		_, err := site.Producer.Publish(ctx, m, message.After(ParkedAhead+time.Duration(i)*time.Millisecond))
 		return err
 	})
 	return parkNumber / time.Since(began).Seconds(), err
 }
 
 func parkBare(ctx context.Context, site *site, round int) (float64, error) {
-	due := time.Now().Add(parkedAhead)
+	due := time.Now().Add(ParkedAhead)
 	began := time.Now()
-	err := storeBare(ctx, site, fmt.Sprint("bare:", round), parkNumber, bodyBytes, func(i int) (string, time.Time) {
-		return longID(round, i), due.Add(time.Duration(i) * time.Millisecond)
+	err := storeBare(ctx, site, fmt.Sprint("bare:", round), parkNumber, BodyBytes, func(i int) (string, time.Time) {
+		return LongID(round, i), due.Add(time.Duration(i) * time.Millisecond)
 	})
 	return parkNumber / time.Since(began).Seconds(), err
 }
 
 // storeBare stores what a parked message is in a sorted set and a hash.
 func storeBare(ctx context.Context, site *site, name string, n, body int, entry func(i int) (id string, due time.Time)) error {
-	envelope := make([]byte, 16+len(routingKey)+body) // as much as ours: two instants, routing key and body
+	envelope := make([]byte, 16+len(RoutingKey)+body) // as much as ours: two instants, routing key and body
 	return pipes(ctx, site, n, func(p redis.Pipeliner, i int) {
 		id, due := entry(i)
 		p.ZAdd(ctx, name+":ids", redis.Z{Score: float64(due.UnixMilli()), Member: id})
@@ -78,8 +77,8 @@ func storeBare(ctx context.Context, site *site, name string, n, body int, entry 
 
 // pipes sends commands for each of n messages.
 func pipes(ctx context.Context, site *site, n int, commands func(p redis.Pipeliner, i int)) error {
-	return each((n+parkPipe-1)/parkPipe, parkPipes, func(pipe int) error {
-		_, err := site.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	return Each((n+parkPipe-1)/parkPipe, parkPipes, func(pipe int) error {
+		_, err := site.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i := pipe * parkPipe; i < min(n, (pipe+1)*parkPipe); i++ {
 				commands(p, i)
 			}
@@ -88,6 +87,3 @@ func pipes(ctx context.Context, site *site, n int, commands func(p redis.Pipelin
 		return err
 	})
 }
-
-// longID is as long as a ULID.
-func longID(load, i int) string { return fmt.Sprintf("%08d-%017d", load, i) }

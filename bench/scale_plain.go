@@ -12,7 +12,7 @@ import (
 
 // plain measures what a sorted set and a hash alone cost Redis beside ten million, as
 // crowded does for what is parked: so much of the latter is Redis' own.
-func (s *scale) plain(ctx context.Context) error {
+func (s *suite) plain(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
 		var cost [2][2][]float64 // beside few, and many; to store, and to take out
 		due := time.Now().Add(crowdFrom)
@@ -20,7 +20,7 @@ func (s *scale) plain(ctx context.Context) error {
 		for stage, n := range []int{fewParked, s.crowd} {
 			if err := site.flushSeldom(ctx, func() error {
 				return storeBare(ctx, site, "plain", n-held, crowdBody, func(i int) (string, time.Time) {
-					return longID(0, held+i), due.Add(part(crowdSpread, held+i, s.crowd))
+					return LongID(0, held+i), due.Add(part(crowdSpread, held+i, s.crowd))
 				})
 			}); err != nil {
 				return err
@@ -40,9 +40,9 @@ func (s *scale) plain(ctx context.Context) error {
 			}
 		}
 		for i, what := range []string{"park", "cancel"} {
-			r := ratio(cost[1][i], cost[0][i])
-			say("plain: to %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
-				median(cost[0][i]), median(cost[1][i]), s.crowd, r)
+			r := Ratio(cost[1][i], cost[0][i])
+			Say("plain: to %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
+				Median(cost[0][i]), Median(cost[1][i]), s.crowd, r)
 			s.figures["plain_10m_over_10k_"+what] = r
 		}
 		return nil
@@ -59,12 +59,12 @@ func (s *site) plainOnce(ctx context.Context, round int, due time.Time) (us [2]f
 	for i, do := range []func() error{
 		func() error {
 			return storeBare(ctx, s, "plain", costNumber, crowdBody, func(i int) (string, time.Time) {
-				return longID(1+round, i), due.Add(part(crowdSpread, i, costNumber))
+				return LongID(1+round, i), due.Add(part(crowdSpread, i, costNumber))
 			})
 		},
 		func() error {
 			return pipes(ctx, s, costNumber, func(p redis.Pipeliner, i int) {
-				id := longID(1+round, i)
+				id := LongID(1+round, i)
 				p.ZRem(ctx, "plain:ids", id)
 				p.HDel(ctx, "plain:envelopes", id)
 			})

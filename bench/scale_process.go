@@ -24,7 +24,7 @@ type bridgeProgram struct {
 }
 
 // startBridge builds delaybridge on first use.
-func (s *scale) startBridge(ctx context.Context, site *site, name string) (*bridgeProgram, error) {
+func (s *suite) startBridge(ctx context.Context, site *site, name string) (*bridgeProgram, error) {
 	if s.program == "" {
 		program := filepath.Join(s.dir, "delaybridge")
 		build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/delaybridge/delaybridge/cmd/delaybridge")
@@ -39,8 +39,8 @@ func (s *scale) startBridge(ctx context.Context, site *site, name string) (*brid
 	}
 	cmd := exec.CommandContext(ctx, s.program, "bridge", "--name", name)
 	cmd.Env = append(os.Environ(),
-		"DELAYBRIDGE_AMQP_URL="+site.rabbitmq.AMQPURL(), "DELAYBRIDGE_REDIS_URL="+site.redis.URL(),
-		"DELAYBRIDGE_PREFIX="+site.topology.Prefix())
+		"DELAYBRIDGE_AMQP_URL="+site.RabbitMQ.AMQPURL(), "DELAYBRIDGE_REDIS_URL="+site.Redis.URL(),
+		"DELAYBRIDGE_PREFIX="+site.Topology.Prefix())
 	cmd.Stdout, cmd.Stderr = log, log
 	program, err := servers.Spawn(cmd)
 	if err != nil {
@@ -82,21 +82,6 @@ func (b *bridgeProgram) stop() error {
 		return nil // that is how it has ended
 	}
 	return err
-}
-
-// owners returns how many shards each bridge has.
-func (s *site) owners(ctx context.Context) (map[string]int, error) {
-	owners := map[string]int{}
-	for shard := range s.topology.Shards() {
-		found, err := s.client.HMGet(ctx, fmt.Sprintf("{%s:%d}:state", s.topology.Prefix(), shard), "owner").Result()
-		if err != nil {
-			return nil, err
-		}
-		if owner, ok := found[0].(string); ok {
-			owners[owner]++
-		}
-	}
-	return owners, nil
 }
 
 // peakMB is the largest amount of memory that the process has had resident.

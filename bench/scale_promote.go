@@ -30,10 +30,10 @@ const (
 // promoting compares a bridge that promotes a backlog, from the first claim to
 // the last settled message, with a program that has the same messages in memory
 // and publishes them, confirmed, into as many queues with the same arguments.
-func (s *scale) promoting(ctx context.Context) error {
+func (s *suite) promoting(ctx context.Context) error {
 	return onServers(ctx, func(_ *servers.Pair, site *site) error {
 		stopwatch := &stopwatch{}
-		if err := site.bridge(ctx, redisbridge.Config{Observe: stopwatch.observe}); err != nil {
+		if err := site.Bridge(ctx, redisbridge.Config{Observe: stopwatch.observe}); err != nil {
 			return err
 		}
 		bare, err := newBarePromoter(site)
@@ -42,7 +42,7 @@ func (s *scale) promoting(ctx context.Context) error {
 		}
 		var ours, theirs []float64
 		for round := range promoteRounds {
-			for _, turn := range inTurns([]bool{true, false}, round) {
+			for _, turn := range InTurns([]bool{true, false}, round) {
 				if turn {
 					stopwatch.reset(backlog)
 					if _, err := parkBacklog(ctx, site, fmt.Sprint("promote", round), backlog); err != nil {
@@ -64,7 +64,7 @@ func (s *scale) promoting(ctx context.Context) error {
 					return err
 				}
 			}
-			say("promote %d of %d: ours %.0f/s, bare %.0f/s", round+1, promoteRounds, ours[round], theirs[round])
+			Say("promote %d of %d: ours %.0f/s, bare %.0f/s", round+1, promoteRounds, ours[round], theirs[round])
 		}
 		s.compare("promote", ours, theirs)
 		return nil
@@ -75,11 +75,11 @@ func (s *scale) promoting(ctx context.Context) error {
 // a while from now. It returns when they are due.
 func parkBacklog(ctx context.Context, site *site, name string, n int) (first time.Time, err error) {
 	first = time.Now().Add(promoteWait + promoteLead).Truncate(time.Second)
-	a := site.begin(name, n)
-	body := make([]byte, bodyBytes)
-	err = each(n, promoteHands, func(i int) error {
-		m := message.Message{ID: a.id(i), RoutingKey: routingKey, Body: body}
-		receipt, err := site.producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, n))))
+	a := site.Begin(name, n)
+	body := make([]byte, BodyBytes)
+	err = Each(n, promoteHands, func(i int) error {
+		m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
+		receipt, err := site.Producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, n))))
 		if err == nil && receipt.Path != message.PathParked {
 			err = errors.New("parking takes too long")
 		}
@@ -131,13 +131,13 @@ type barePromoter struct {
 
 func newBarePromoter(site *site) (*barePromoter, error) {
 	lanes := map[string]amqp.Table{}
-	for _, q := range site.topology.Queues() {
+	for _, q := range site.Topology.Queues() {
 		lanes[q.Name] = q.Args
 	}
 	b := &barePromoter{}
-	for shard := range site.topology.Shards() {
-		lane := site.topology.Lane(promoteLead, shard)
-		ch, err := site.conn.Channel()
+	for shard := range site.Topology.Shards() {
+		lane := site.Topology.Lane(promoteLead, shard)
+		ch, err := site.Conn.Channel()
 		if err != nil {
 			return nil, err
 		}
@@ -156,10 +156,10 @@ func newBarePromoter(site *site) (*barePromoter, error) {
 // run publishes the backlog as a bridge would, into the queues through the
 // default exchange, and purges them.
 func (b *barePromoter) run(ctx context.Context) (float64, error) {
-	body := make([]byte, bodyBytes)
+	body := make([]byte, BodyBytes)
 	n := backlog / len(b.channels)
 	began := time.Now()
-	err := each(len(b.channels), len(b.channels), func(c int) error {
+	err := Each(len(b.channels), len(b.channels), func(c int) error {
 		waiting := make(chan *amqp.DeferredConfirmation, unconfirmed)
 		var confirmed errgroup.Group
 		confirmed.Go(func() error {
@@ -174,7 +174,7 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 			defer close(waiting)
 			for i := range n {
 				now := time.Now()
-				m := message.Message{ID: fmt.Sprintf("bare-%d/%d", c, i), RoutingKey: routingKey, Body: body}
+				m := message.Message{ID: fmt.Sprintf("bare-%d/%d", c, i), RoutingKey: RoutingKey, Body: body}
 				p := m.Publishing(message.Journey{Published: now, Due: now.Add(promoteLead), Path: message.Path("parked, then lane 30s")})
 				p.Expiration = strconv.FormatInt(promoteLead.Milliseconds(), 10)
 				confirm, err := b.channels[c].PublishWithDeferredConfirmWithContext(ctx, "", b.queues[c], true, false, p)
@@ -194,20 +194,4 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 		}
 	}
 	return float64(n*len(b.channels)) / took.Seconds(), err
-}
-
-// purge empties the lanes, so that what was promoted does not come out during
-// the next measurement.
-func (s *site) purge() error {
-	ch, err := s.conn.Channel()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = ch.Close() }()
-	for shard := range s.topology.Shards() {
-		if _, err := ch.QueuePurge(s.topology.Lane(promoteLead, shard), false); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
@@ -20,53 +19,54 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// site is an installation without a bridge: servers, topology, producer and
+// Site is an installation without a bridge: servers, topology, producer and
 // park, and a queue for all that comes out.
-type site struct {
-	rabbitmq *rabbitmq.Node
-	redis    *redisserver.Store
-	topology *topology.Topology
-	client   redis.UniversalClient
-	conn     *amqp.Connection // of the consumer
-	park     *redisbridge.Park
-	producer *producer.Producer
-	arrivals atomic.Pointer[arrivals] // of the load under way
+type Site struct {
+	RabbitMQ *rabbitmq.Node
+	Redis    *redisserver.Store
+	Topology *topology.Topology
+	Client   redis.UniversalClient
+	Conn     *amqp.Connection // of the consumer
+	Park     *redisbridge.Park
+	Producer *producer.Producer
+	arrivals atomic.Pointer[Arrivals] // of the load under way
 
 	stops   []func() // of what runs until close
 	workers sync.WaitGroup
 	failed  chan error
 }
 
-func newSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *redisserver.Store) (*site, error) {
+// NewSite makes one whose topology has a prefix. Close it, and then stop the servers.
+func NewSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *redisserver.Store) (*Site, error) {
 	t, err := topology.New(topology.Config{Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
-	s := &site{rabbitmq: rabbitmq, redis: store, topology: t, failed: make(chan error, 4)}
-	if s.client, err = redisbridge.NewClient(store.URL()); err != nil {
+	s := &Site{RabbitMQ: rabbitmq, Redis: store, Topology: t, failed: make(chan error, 4)}
+	if s.Client, err = redisbridge.NewClient(store.URL()); err != nil {
 		return nil, err
 	}
-	if s.conn, err = amqp.Dial(rabbitmq.AMQPURL()); err != nil {
+	if s.Conn, err = amqp.Dial(rabbitmq.AMQPURL()); err != nil {
 		return nil, err
 	}
-	if _, err := t.Apply(ctx, s.conn); err != nil {
+	if _, err := t.Apply(ctx, s.Conn); err != nil {
 		return nil, err
 	}
 	if err := s.consume(); err != nil {
 		return nil, err
 	}
-	if s.park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: s.client, Topology: t}); err != nil {
+	if s.Park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: s.Client, Topology: t}); err != nil {
 		return nil, err
 	}
-	if s.producer, err = producer.New(producer.Config{AMQPURL: rabbitmq.AMQPURL(), Topology: t, Parker: s.park}); err != nil {
+	if s.Producer, err = producer.New(producer.Config{AMQPURL: rabbitmq.AMQPURL(), Topology: t, Parker: s.Park}); err != nil {
 		return nil, err
 	}
-	s.run(ctx, s.producer.Run)
+	s.run(ctx, s.Producer.Run)
 	return s, nil
 }
 
 // run keeps something running until the site closes.
-func (s *site) run(ctx context.Context, run func(context.Context) error) {
+func (s *Site) run(ctx context.Context, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	s.workers.Go(func() {
@@ -81,9 +81,10 @@ func (s *site) run(ctx context.Context, run func(context.Context) error) {
 	})
 }
 
-// bridge runs a bridge in this process.
-func (s *site) bridge(ctx context.Context, c redisbridge.Config) error {
-	c.Client, c.AMQPURL, c.Topology = s.client, s.rabbitmq.AMQPURL(), s.topology
+// Bridge runs a bridge in this process, until the site closes. Servers and topology of c are
+// those of the site.
+func (s *Site) Bridge(ctx context.Context, c redisbridge.Config) error {
+	c.Client, c.AMQPURL, c.Topology = s.Client, s.RabbitMQ.AMQPURL(), s.Topology
 	bridge, err := redisbridge.New(c)
 	if err != nil {
 		return err
@@ -92,28 +93,29 @@ func (s *site) bridge(ctx context.Context, c redisbridge.Config) error {
 	return nil
 }
 
-func (s *site) close() {
+// Close ends what runs, and disconnects.
+func (s *Site) Close() {
 	for _, stop := range slices.Backward(s.stops) {
 		stop()
 	}
-	_ = s.conn.Close() // which ends the consumer
+	_ = s.Conn.Close() // which ends the consumer
 	s.workers.Wait()
-	_ = s.client.Close()
+	_ = s.Client.Close()
 }
 
 // outQueue is where everything comes out.
-func (s *site) outQueue() string { return s.topology.Prefix() + ".out" }
+func (s *Site) outQueue() string { return s.Topology.Prefix() + ".out" }
 
 // consume notes when each message comes out, whichever path it took.
-func (s *site) consume() error {
-	ch, err := s.conn.Channel()
+func (s *Site) consume() error {
+	ch, err := s.Conn.Channel()
 	if err != nil {
 		return err
 	}
 	if _, err := ch.QueueDeclare(s.outQueue(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		return err
 	}
-	if err := ch.QueueBind(s.outQueue(), "#", s.topology.ReadyExchange(), false, nil); err != nil {
+	if err := ch.QueueBind(s.outQueue(), "#", s.Topology.ReadyExchange(), false, nil); err != nil {
 		return err
 	}
 	if err := ch.Qos(1000, 0, false); err != nil {
@@ -135,8 +137,9 @@ func (s *site) consume() error {
 	return nil
 }
 
-// await returns once every message has come out.
-func (s *site) await(ctx context.Context, a *arrivals, patience time.Duration) error {
+// Await returns once every message has come out. It is an error if that takes longer than
+// patience, and if the producer or the bridge ends before.
+func (s *Site) Await(ctx context.Context, a *Arrivals, patience time.Duration) error {
 	select {
 	case <-a.done:
 		return nil
@@ -149,30 +152,12 @@ func (s *site) await(ctx context.Context, a *arrivals, patience time.Duration) e
 	}
 }
 
-// begin directs the consumer to a new load of n messages.
-func (s *site) begin(name string, n int) *arrivals {
+// Begin directs the consumer to a new load of n messages.
+func (s *Site) Begin(name string, n int) *Arrivals {
 	a := newArrivals(fmt.Sprintf("%s-%d", name, time.Now().UnixNano()), n)
 	s.arrivals.Store(a)
 	return a
 }
 
-// each calls do for 0 to n-1, in this order, from as many goroutines as given.
-func each(n, hands int, do func(i int) error) error {
-	var next atomic.Int64
-	var group errgroup.Group
-	for range hands {
-		group.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if err := do(i); err != nil {
-					next.Store(int64(n)) // the others need not go on
-					return err
-				}
-			}
-		})
-	}
-	return group.Wait()
-}
+// Arrivals returns those of the load that was begun last; nil if there was none.
+func (s *Site) Arrivals() *Arrivals { return s.arrivals.Load() }
