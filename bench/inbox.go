@@ -9,6 +9,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 )
 
 // inbox compares what foreign clients do, from the first publish to the entry
@@ -21,7 +24,7 @@ func (o *overhead) inbox(ctx context.Context, rounds int) (float64, error) {
 	}
 	var ours, plain []float64
 	for round := range rounds {
-		for _, through := range InTurns([]bool{true, false}, round) {
+		for _, through := range lab.InTurns([]bool{true, false}, round) {
 			began := time.Now()
 			if through {
 				err = o.throughInbox(ctx, clients, round)
@@ -31,7 +34,7 @@ func (o *overhead) inbox(ctx context.Context, rounds int) (float64, error) {
 			if err != nil {
 				return 0, err
 			}
-			rate := FloodSize / time.Since(began).Seconds()
+			rate := lab.FloodSize / time.Since(began).Seconds()
 			if through {
 				ours = append(ours, rate)
 				continue
@@ -41,16 +44,16 @@ func (o *overhead) inbox(ctx context.Context, rounds int) (float64, error) {
 				return 0, err
 			}
 		}
-		Say("inbox %d of %d: through the inbox into Redis %5.0f/s, plain %5.0f/s", round+1, rounds, ours[round], plain[round])
+		lab.Say("inbox %d of %d: through the inbox into Redis %5.0f/s, plain %5.0f/s", round+1, rounds, ours[round], plain[round])
 	}
-	return Ratio(ours, plain), nil
+	return figures.Ratio(ours, plain), nil
 }
 
 const plainQueue = "bench.plain"
 
 // foreignClients publish with the bare library.
 type foreignClients struct {
-	channels [PublishChannels]*amqp.Channel
+	channels [lab.PublishChannels]*amqp.Channel
 	turn     atomic.Uint32
 }
 
@@ -72,12 +75,12 @@ func (o *overhead) foreignClients() (*foreignClients, error) {
 
 // publish returns once everything is confirmed.
 func (c *foreignClients) publish(ctx context.Context, exchange, key string, round int) error {
-	body := make([]byte, BodyBytes)
-	return Each(FloodSize, Publishers, func(i int) error {
+	body := make([]byte, lab.BodyBytes)
+	return lab.Each(lab.FloodSize, lab.Publishers, func(i int) error {
 		ch := c.channels[int(c.turn.Add(1))%len(c.channels)]
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, amqp.Publishing{
-			MessageId: LongID(round, i), DeliveryMode: amqp.Persistent, Body: body,
-			Headers: amqp.Table{"x-delay": (ParkedAhead + time.Duration(i)*time.Millisecond).Milliseconds()},
+			MessageId: lab.LongID(round, i), DeliveryMode: amqp.Persistent, Body: body,
+			Headers: amqp.Table{"x-delay": (lab.ParkedAhead + time.Duration(i)*time.Millisecond).Milliseconds()},
 		})
 		if err != nil {
 			return err
@@ -96,19 +99,19 @@ func (o *overhead) throughInbox(ctx context.Context, c *foreignClients, round in
 	if err != nil {
 		return err
 	}
-	if err := c.publish(ctx, o.Topology.EntryExchange(), RoutingKey, round); err != nil {
+	if err := c.publish(ctx, o.Topology.EntryExchange(), lab.RoutingKey, round); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(lab.Patience); ; time.Sleep(5 * time.Millisecond) {
 		now, err := o.parkedSoFar(ctx)
 		if err != nil {
 			return err
 		}
-		if now-before >= FloodSize {
+		if now-before >= lab.FloodSize {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d messages were parked after %v", now-before, FloodSize, Patience)
+			return fmt.Errorf("%d of %d messages were parked after %v", now-before, lab.FloodSize, lab.Patience)
 		}
 	}
 }

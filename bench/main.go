@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/scale"
 )
 
 func main() {
@@ -39,7 +42,7 @@ func realMain() int {
 		return 2
 	}
 	if *size != "" {
-		if err := Size(os.Stdout, *size, *parked, *rate); err != nil {
+		if err := scale.Size(os.Stdout, *size, *parked, *rate); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: -size:", err)
 			return 1
 		}
@@ -51,9 +54,9 @@ func realMain() int {
 		return 2
 	}
 	defer stopProfile()
-	var f Figures
+	var f figures.Figures
 	if *atScale {
-		f, err = Run(ctx, *only, *crowd)
+		f, err = scale.Run(ctx, *only, *crowd)
 	} else {
 		f, err = measureOverhead(ctx, os.Stdout, *floods, *paces)
 	}

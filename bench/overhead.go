@@ -7,13 +7,15 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
 // measureOverhead floods and paces each path in turns, and then the inbox.
-func measureOverhead(ctx context.Context, out io.Writer, floods, paces int) (f Figures, err error) {
-	Say("starting RabbitMQ and Redis")
+func measureOverhead(ctx context.Context, out io.Writer, floods, paces int) (f figures.Figures, err error) {
+	lab.Say("starting RabbitMQ and Redis")
 	pair, err := servers.Start(ctx, servers.Config{})
 	if err != nil {
 		return nil, err
@@ -27,24 +29,24 @@ func measureOverhead(ctx context.Context, out io.Writer, floods, paces int) (f F
 	if err != nil {
 		return nil, err
 	}
-	defer o.close()
+	defer o.Close()
 
-	results := map[string]*Result{}
+	results := map[string]*lab.Result{}
 	for _, p := range o.paths {
-		results[p.Name()] = &Result{}
+		results[p.Name()] = &lab.Result{}
 	}
 	for _, load := range []struct {
 		name   string
 		rounds int
-		run    func(context.Context, Path, *Result) (string, error)
+		run    func(context.Context, lab.Path, *lab.Result) (string, error)
 	}{{"flood", floods, o.Flood}, {"pace", paces, o.Pace}} {
 		for round := range load.rounds {
-			for _, p := range InTurns(o.paths, round) {
+			for _, p := range lab.InTurns(o.paths, round) {
 				said, err := load.run(ctx, p, results[p.Name()])
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", load.name, p.Name(), err)
 				}
-				Say("%s %d of %d: %-9s  %s", load.name, round+1, load.rounds, p.Name(), said)
+				lab.Say("%s %d of %d: %-9s  %s", load.name, round+1, load.rounds, p.Name(), said)
 			}
 		}
 	}
@@ -55,13 +57,13 @@ func measureOverhead(ctx context.Context, out io.Writer, floods, paces int) (f F
 
 // overhead is a site with a bridge in this process, and the bare tiers beside it.
 type overhead struct {
-	*Site
+	*lab.Site
 	bare  *amqp.Connection // of the bare path, as the producer has its own
-	paths []Path
+	paths []lab.Path
 }
 
 func newOverhead(ctx context.Context, pair *servers.Pair) (*overhead, error) {
-	s, err := NewSite(ctx, "bench", pair.RabbitMQ, pair.Redis)
+	s, err := lab.NewSite(ctx, "bench", pair.RabbitMQ, pair.Redis)
 	if err != nil {
 		return nil, err
 	}
@@ -72,15 +74,15 @@ func newOverhead(ctx context.Context, pair *servers.Pair) (*overhead, error) {
 	if o.bare, err = amqp.Dial(pair.RabbitMQ.AMQPURL()); err != nil {
 		return nil, err
 	}
-	raw, err := NewRaw(o.bare, s.Topology)
+	raw, err := lab.NewRaw(o.bare, s.Topology)
 	if err != nil {
 		return nil, err
 	}
-	o.paths = []Path{raw, Exact(s.Producer), Arbitrary(s.Producer)}
+	o.paths = []lab.Path{raw, lab.Exact(s.Producer), lab.Arbitrary(s.Producer)}
 	return o, nil
 }
 
-func (o *overhead) close() {
+func (o *overhead) Close() {
 	_ = o.bare.Close()
 	o.Site.Close()
 }

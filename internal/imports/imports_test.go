@@ -59,6 +59,8 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/fault/roles", []string{"internal/fault/history", "internal/fault/shop", "internal/wire", "message", "topology", "internal/broker", "producer", "consumer", "redisbridge"}, "who plays a role does not know what is broken when"},
 	{"internal/fault/world", []string{"internal/fault/checker", "internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/skew", "internal/wire", "topology", "internal/broker", "internal/quarantine", "internal/servers", "redisbridge"}, "it can be broken, and does not know how"},
 	{"internal/fault/scenarios", []string{"internal/fault/checker", "internal/fault/history", "internal/fault/shop", "internal/fault/roles", "internal/fault/world", "topology", "internal/quarantine", "internal/servers", "redisbridge"}, "they break a world, and do not know which of them is used when"},
+	{"bench/internal/figures", nil, "they are numbers, whatever was measured"},
+	{"bench/internal/lab", []string{"bench/internal/figures", "internal/servers", "internal/wire", "message", "producer", "redisbridge", "topology"}, "it has what measurements share, and knows none of them"},
 	{"internal/wiretest", []string{"internal/wire", "message"}, "it shows what clients send, whatever becomes of that"},
 	{"internal/servers/config", nil, "it has settings, whoever reads them"},
 	{"internal/servers/lifecycle", nil, "it has what all servers have in common, and knows none of them"},

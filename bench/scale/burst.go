@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -39,7 +41,7 @@ func (s *suite) burst(ctx context.Context) error {
 		var ours, theirs []float64
 		disorder := 0.0
 		for round := range burstRounds {
-			for _, turn := range InTurns([]bool{true, false}, round) {
+			for _, turn := range lab.InTurns([]bool{true, false}, round) {
 				var first time.Time
 				if turn {
 					first, err = parkBacklog(ctx, site, fmt.Sprint("burst", round), backlog)
@@ -59,9 +61,9 @@ func (s *suite) burst(ctx context.Context) error {
 					theirs = append(theirs, rate)
 				}
 			}
-			Say("burst %d of %d: ours %.0f/s, raw %.0f/s", round+1, burstRounds, ours[round], theirs[round])
+			lab.Say("burst %d of %d: ours %.0f/s, raw %.0f/s", round+1, burstRounds, ours[round], theirs[round])
 		}
-		s.figures["burst100k_over_raw"] = Ratio(ours, theirs)
+		s.figures["burst100k_over_raw"] = figures.Ratio(ours, theirs)
 		s.figures["burst100k_disorder_p99_ms"] = disorder
 		return nil
 	})
@@ -92,7 +94,7 @@ func disorderOf(at []time.Time, spread time.Duration, q float64) float64 {
 		farthest = max(farthest, i)
 		behind[k] = float64(farthest-i) * float64(spread.Milliseconds()) / float64(len(order))
 	}
-	return Quantile(behind, q)
+	return figures.Quantile(behind, q)
 }
 
 // rawBurst is one queue like a lane.
@@ -129,16 +131,16 @@ func newRawBurst(site *site) (*rawBurst, error) {
 func (r *rawBurst) publish(ctx context.Context, site *site, load string) (time.Time, error) {
 	first := time.Now().Add(promoteLead - backlogSpread).Truncate(time.Second)
 	a := site.Begin(load, backlog)
-	body := make([]byte, BodyBytes)
+	body := make([]byte, lab.BodyBytes)
 	confirms := make([]*amqp.DeferredConfirmation, backlog)
 	for i := range confirms {
 		now := time.Now()
 		due := first.Add(part(backlogSpread, i, backlog))
-		m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
+		m := message.Message{ID: a.ID(i), RoutingKey: lab.RoutingKey, Body: body}
 		p := m.Publishing(message.Journey{Published: now, Due: due, Path: message.Path("parked, then lane 30s")})
 		p.Expiration = strconv.FormatInt(max(0, due.Sub(now).Milliseconds()), 10)
 		var err error
-		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, RoutingKey, true, false, p); err != nil {
+		if confirms[i], err = r.channel.PublishWithDeferredConfirmWithContext(ctx, r.queue, lab.RoutingKey, true, false, p); err != nil {
 			return first, err
 		}
 	}
@@ -160,17 +162,17 @@ func (s *suite) flooded(ctx context.Context) error {
 		defer func() { err = errors.Join(err, bridge.stop()) }()
 		first := time.Now().Add(floodWait).Truncate(time.Second)
 		a := site.Begin("flood", floodNumber)
-		body := make([]byte, BodyBytes)
-		if err := Each(floodNumber, promoteHands, func(i int) error {
-			m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
+		body := make([]byte, lab.BodyBytes)
+		if err := lab.Each(floodNumber, promoteHands, func(i int) error {
+			m := message.Message{ID: a.ID(i), RoutingKey: lab.RoutingKey, Body: body}
 			_, err := site.Producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, floodNumber))))
 			return err
 		}); err != nil {
 			return err
 		}
-		Say("burst1m: all parked %v before they are due", time.Until(first).Round(time.Second))
+		lab.Say("burst1m: all parked %v before they are due", time.Until(first).Round(time.Second))
 		if err := site.Await(ctx, a, time.Until(first)+floodMost); err != nil {
-			Say("burst1m: %v", err) // the figure says how many
+			lab.Say("burst1m: %v", err) // the figure says how many
 		}
 		peak, err := bridge.peakMB()
 		if err != nil {
@@ -184,7 +186,7 @@ func (s *suite) flooded(ctx context.Context) error {
 				last = at
 			}
 		}
-		Say("burst1m: the last came out %v after the first was due", last.Sub(first).Round(time.Second))
+		lab.Say("burst1m: the last came out %v after the first was due", last.Sub(first).Round(time.Second))
 		s.figures["burst1m_lost"], s.figures["burst1m_rss_mb"] = float64(lost), peak
 		return nil
 	})

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -20,7 +22,7 @@ func (s *suite) plain(ctx context.Context) error {
 		for stage, n := range []int{fewParked, s.crowd} {
 			if err := site.flushSeldom(ctx, func() error {
 				return storeBare(ctx, site, "plain", n-held, crowdBody, func(i int) (string, time.Time) {
-					return LongID(0, held+i), due.Add(part(crowdSpread, held+i, s.crowd))
+					return lab.LongID(0, held+i), due.Add(part(crowdSpread, held+i, s.crowd))
 				})
 			}); err != nil {
 				return err
@@ -40,9 +42,9 @@ func (s *suite) plain(ctx context.Context) error {
 			}
 		}
 		for i, what := range []string{"park", "cancel"} {
-			r := Ratio(cost[1][i], cost[0][i])
-			Say("plain: to %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
-				Median(cost[0][i]), Median(cost[1][i]), s.crowd, r)
+			r := figures.Ratio(cost[1][i], cost[0][i])
+			lab.Say("plain: to %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
+				figures.Median(cost[0][i]), figures.Median(cost[1][i]), s.crowd, r)
 			s.figures["plain_10m_over_10k_"+what] = r
 		}
 		return nil
@@ -59,12 +61,12 @@ func (s *site) plainOnce(ctx context.Context, round int, due time.Time) (us [2]f
 	for i, do := range []func() error{
 		func() error {
 			return storeBare(ctx, s, "plain", costNumber, crowdBody, func(i int) (string, time.Time) {
-				return LongID(1+round, i), due.Add(part(crowdSpread, i, costNumber))
+				return lab.LongID(1+round, i), due.Add(part(crowdSpread, i, costNumber))
 			})
 		},
 		func() error {
 			return pipes(ctx, s, costNumber, func(p redis.Pipeliner, i int) {
-				id := LongID(1+round, i)
+				id := lab.LongID(1+round, i)
 				p.ZRem(ctx, "plain:ids", id)
 				p.HDel(ctx, "plain:envelopes", id)
 			})

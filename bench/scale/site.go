@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"bufio"
@@ -8,16 +8,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
 )
 
 // site is one that tells more of its servers.
-type site struct{ *Site }
+type site struct{ *lab.Site }
 
 func newSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store *redisserver.Store) (*site, error) {
-	s, err := NewSite(ctx, prefix, rabbitmq, store)
+	s, err := lab.NewSite(ctx, prefix, rabbitmq, store)
 	return &site{s}, err
 }
 

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -42,7 +44,7 @@ func (s *suite) crowded(ctx context.Context) (err error) {
 		if s.figures["redis_overhead_bytes"], err = full.fill(ctx, s.crowd, crowdSpread); err != nil {
 			return err
 		}
-		Say("crowd: %d parked, %.0f bytes each over body and ID", s.crowd, s.figures["redis_overhead_bytes"])
+		lab.Say("crowd: %d parked, %.0f bytes each over body and ID", s.crowd, s.figures["redis_overhead_bytes"])
 		if err := full.rewriteAOF(ctx); err != nil {
 			return err
 		}
@@ -61,7 +63,7 @@ func (s *suite) crowded(ctx context.Context) (err error) {
 func (s *suite) costs(ctx context.Context, full, empty *site) (err error) {
 	cost := map[*site]*[3][]float64{full: {}, empty: {}}
 	for round := range crowdRounds {
-		for _, site := range InTurns([]*site{full, empty}, round) {
+		for _, site := range lab.InTurns([]*site{full, empty}, round) {
 			spent, err := s.costOnce(ctx, site, round)
 			if err != nil {
 				return err
@@ -73,9 +75,9 @@ func (s *suite) costs(ctx context.Context, full, empty *site) (err error) {
 	}
 	worst := 0.0
 	for i, what := range []string{"park", "cancel", "promote"} {
-		r := Ratio(cost[full][i], cost[empty][i])
-		Say("crowd: %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
-			Median(cost[empty][i]), Median(cost[full][i]), s.crowd, r)
+		r := figures.Ratio(cost[full][i], cost[empty][i])
+		lab.Say("crowd: %s costs Redis %.1f us a message, and %.1f us beside %d: %.2f", what,
+			figures.Median(cost[empty][i]), figures.Median(cost[full][i]), s.crowd, r)
 		s.figures["cost_10m_over_10k_"+what] = r
 		worst = max(worst, r)
 	}
@@ -101,16 +103,16 @@ func (s *suite) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 		return err
 	}
 	err = step(0, func() error {
-		return Each(costNumber, promoteHands, func(i int) error {
-			return site.publishFar(ctx, LongID(1+round, i), body, part(crowdSpread, i, costNumber))
+		return lab.Each(costNumber, promoteHands, func(i int) error {
+			return site.publishFar(ctx, lab.LongID(1+round, i), body, part(crowdSpread, i, costNumber))
 		})
 	})
 	if err != nil {
 		return us, err
 	}
 	err = step(1, func() error {
-		return Each(costNumber, promoteHands, func(i int) error {
-			out, err := site.Park.Cancel(ctx, LongID(1+round, i))
+		return lab.Each(costNumber, promoteHands, func(i int) error {
+			out, err := site.Park.Cancel(ctx, lab.LongID(1+round, i))
 			if err == nil && out.Outcome != redisbridge.OutcomeDone {
 				err = errors.New("a message that was parked cannot be cancelled")
 			}
@@ -142,7 +144,7 @@ func (s *suite) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 
 // loaded compares lateness beside the crowd with that beside nobody.
 func (s *suite) loaded(ctx context.Context, full, empty *site) (err error) {
-	late := map[*site]*Result{full: {}, empty: {}}
+	late := map[*site]*lab.Result{full: {}, empty: {}}
 	for _, site := range []*site{full, empty} {
 		bridge, err := s.startBridge(ctx, site, site.Topology.Prefix())
 		if err != nil {
@@ -151,15 +153,15 @@ func (s *suite) loaded(ctx context.Context, full, empty *site) (err error) {
 		defer func() { err = errors.Join(err, bridge.stop()) }()
 	}
 	for round := range crowdRounds {
-		for _, site := range InTurns([]*site{full, empty}, round) {
-			said, err := site.Pace(ctx, Arbitrary(site.Producer), late[site])
+		for _, site := range lab.InTurns([]*site{full, empty}, round) {
+			said, err := site.Pace(ctx, lab.Arbitrary(site.Producer), late[site])
 			if err != nil {
 				return err
 			}
-			Say("crowd: pace %d of %d beside %s: %s", round+1, crowdRounds, map[bool]string{true: "the crowd", false: "nobody"}[site == full], said)
+			lab.Say("crowd: pace %d of %d beside %s: %s", round+1, crowdRounds, map[bool]string{true: "the crowd", false: "nobody"}[site == full], said)
 		}
 	}
-	s.figures["loaded_p99_over_empty"] = Ratio(late[full].P99, late[empty].P99)
+	s.figures["loaded_p99_over_empty"] = figures.Ratio(late[full].P99, late[empty].P99)
 	s.figures["early"] += float64(late[full].Early + late[empty].Early)
 	return nil
 }
@@ -186,7 +188,7 @@ func (s *suite) idle(ctx context.Context, full *site) (err error) {
 		}
 		cpu[i] = spent.Seconds()
 	}
-	s.figures["idle_commands_per_s"] = Round((commands[1] - commands[0] - 1) / idleFor.Seconds()) // INFO itself
-	s.figures["idle_cpu"] = Round(100 * (cpu[1] - cpu[0]) / idleFor.Seconds())
+	s.figures["idle_commands_per_s"] = figures.Round((commands[1] - commands[0] - 1) / idleFor.Seconds()) // INFO itself
+	s.figures["idle_cpu"] = figures.Round(100 * (cpu[1] - cpu[0]) / idleFor.Seconds())
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -31,16 +33,16 @@ func (s *suite) commands(ctx context.Context) error {
 		defer func() { err = errors.Join(err, bridge.stop()) }()
 		late := map[bool][]float64{}
 		for round := range commandsRounds {
-			for _, cancels := range InTurns([]bool{true, false}, round) {
+			for _, cancels := range lab.InTurns([]bool{true, false}, round) {
 				p99, err := site.deliverBeside(ctx, fmt.Sprint("commands", round), cancels)
 				if err != nil {
 					return err
 				}
 				late[cancels] = append(late[cancels], p99)
 			}
-			Say("commands %d of %d: 99%% are late by at most %.1f ms beside cancels, %.1f ms without", round+1, commandsRounds, late[true][round], late[false][round])
+			lab.Say("commands %d of %d: 99%% are late by at most %.1f ms beside cancels, %.1f ms without", round+1, commandsRounds, late[true][round], late[false][round])
 		}
-		s.figures["commands_late_p99_ms"], s.figures["commands_none_late_p99_ms"] = Median(late[true]), Median(late[false])
+		s.figures["commands_late_p99_ms"], s.figures["commands_none_late_p99_ms"] = figures.Median(late[true]), figures.Median(late[false])
 		return nil
 	})
 }
@@ -51,8 +53,8 @@ func (s *site) deliverBeside(ctx context.Context, load string, cancels bool) (fl
 	a := s.Begin(load, n)
 	first := time.Now().Add(commandsAhead)
 	due := func(i int) time.Time { return first.Add(part(commandsFor, i, n)).Truncate(time.Millisecond) }
-	err := Each(n, promoteHands, func(i int) error {
-		_, err := s.Park.Park(ctx, &message.Message{ID: a.ID(i), RoutingKey: RoutingKey}, message.At(due(i)))
+	err := lab.Each(n, promoteHands, func(i int) error {
+		_, err := s.Park.Park(ctx, &message.Message{ID: a.ID(i), RoutingKey: lab.RoutingKey}, message.At(due(i)))
 		return err
 	})
 	if err == nil && cancels {
@@ -61,22 +63,22 @@ func (s *site) deliverBeside(ctx context.Context, load string, cancels bool) (fl
 	if err != nil {
 		return 0, err
 	}
-	if err := s.Await(ctx, a, Patience); err != nil {
+	if err := s.Await(ctx, a, lab.Patience); err != nil {
 		return 0, err
 	}
 	late := make([]float64, n)
 	for i := range late {
 		late[i] = float64(a.At[i].Sub(due(i)).Microseconds()) / 1000
 	}
-	return Quantile(late, 0.99), nil
+	return figures.Quantile(late, 0.99), nil
 }
 
 // cancelAt cancels messages over AMQP from an instant on, at cancelRate, and sees that all are.
 func (s *site) cancelAt(ctx context.Context, load string, first time.Time) error {
 	n := cancelRate * int(commandsFor/time.Second)
 	id := func(i int) string { return fmt.Sprintf("cancelled-%s-%d", load, i) }
-	err := Each(n, promoteHands, func(i int) error {
-		_, err := s.Park.Park(ctx, &message.Message{ID: id(i), RoutingKey: RoutingKey}, message.After(time.Hour))
+	err := lab.Each(n, promoteHands, func(i int) error {
+		_, err := s.Park.Park(ctx, &message.Message{ID: id(i), RoutingKey: lab.RoutingKey}, message.After(time.Hour))
 		return err
 	})
 	if err != nil {
@@ -100,7 +102,7 @@ func (s *site) cancelAt(ctx context.Context, load string, first time.Time) error
 		}
 	}
 	for i := range n {
-		for deadline := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(lab.Patience); ; time.Sleep(10 * time.Millisecond) {
 			m, err := s.Park.Get(ctx, id(i))
 			if err == nil && m.State == redisbridge.StateCancelled {
 				break

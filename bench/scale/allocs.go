@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -26,7 +27,7 @@ func (s *suite) allocs(ctx context.Context) error {
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
-		m := message.Message{ID: LongID(0, 0), RoutingKey: RoutingKey, Body: make([]byte, BodyBytes)}
+		m := message.Message{ID: lab.LongID(0, 0), RoutingKey: lab.RoutingKey, Body: make([]byte, lab.BodyBytes)}
 		now := time.Now()
 		p := m.Publishing(message.Journey{Published: now, Due: now.Add(tier.TTL), Path: message.Path("tier 1h")})
 		library, err := allocsOf(func() error {
@@ -46,7 +47,7 @@ func (s *suite) allocs(ctx context.Context) error {
 			_, err := site.Producer.Publish(ctx, m, message.After(tier.TTL))
 			return err
 		})
-		Say("allocs: ours %d, library %d", ours, library)
+		lab.Say("allocs: ours %d, library %d", ours, library)
 		s.figures["allocs_publish"] = float64(ours - library)
 		return err
 	})
@@ -61,7 +62,7 @@ func allocsOf(publish func() error) (int64, error) {
 	r := testing.Benchmark(func(b *testing.B) {
 		b.Helper()
 		b.ReportAllocs()
-		failed = Each(b.N, Publishers, func(int) error { return publish() })
+		failed = lab.Each(b.N, lab.Publishers, func(int) error { return publish() })
 	})
 	if failed != nil {
 		return 0, fmt.Errorf("publish: %w", failed)

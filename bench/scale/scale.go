@@ -1,4 +1,8 @@
-package main
+// Package scale measures size and speed: up to ten million messages parked, a million due at
+// once, several bridges, and what a message costs in time and memory. Each measurement has a
+// file, and bridges are processes of their own, as people run them. [Size] works out from the
+// costs what a demand takes.
+package scale
 
 import (
 	"context"
@@ -7,11 +11,14 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 )
 
 // suite is a run of the measurements of size and speed.
 type suite struct {
-	figures Figures
+	figures figures.Figures
 	crowd   int    // messages parked where the goals say ten million
 	program string // delaybridge, built for this run; see bridgeProgram
 	dir     string
@@ -43,8 +50,8 @@ func measurements() []measurement {
 
 // Run takes all measurements, or those named, separated by commas; crowd messages are parked where
 // the goals say ten million. What there is of figures comes with an error, too.
-func Run(ctx context.Context, only string, crowd int) (Figures, error) {
-	s := &suite{figures: Figures{}, crowd: crowd}
+func Run(ctx context.Context, only string, crowd int) (figures.Figures, error) {
+	s := &suite{figures: figures.Figures{}, crowd: crowd}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "delaybridge-bench-"); err != nil {
 		return nil, err
@@ -60,11 +67,11 @@ func Run(ctx context.Context, only string, crowd int) (Figures, error) {
 		}
 		delete(wanted, m.name)
 		began := time.Now()
-		Say("%s", m.name)
+		lab.Say("%s", m.name)
 		if err := m.run(s, ctx); err != nil {
 			return s.figures, fmt.Errorf("%s: %w", m.name, err)
 		}
-		Say("%s took %v", m.name, time.Since(began).Round(time.Second))
+		lab.Say("%s took %v", m.name, time.Since(began).Round(time.Second))
 	}
 	for name := range wanted {
 		return s.figures, fmt.Errorf("-only: there is no measurement %q", name)
@@ -75,6 +82,6 @@ func Run(ctx context.Context, only string, crowd int) (Figures, error) {
 // compare notes down the rates of ours and of a bare way, per second, as their ratio and
 // for the plots.
 func (s *suite) compare(what string, ours, bare []float64) {
-	s.figures[what+"_over_bare"] = Ratio(ours, bare)
-	s.figures[what+"_per_s"], s.figures[what+"_bare_per_s"] = math.Round(Median(ours)), math.Round(Median(bare))
+	s.figures[what+"_over_bare"] = figures.Ratio(ours, bare)
+	s.figures[what+"_per_s"], s.figures[what+"_bare_per_s"] = math.Round(figures.Median(ours)), math.Round(figures.Median(bare))
 }

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -22,7 +24,7 @@ func (s *suite) bridges(ctx context.Context) error {
 		defer func() { err = errors.Join(err, first.stop()) }()
 		var one, two []float64
 		for round := range bridgesRounds {
-			for _, both := range InTurns([]bool{false, true}, round) {
+			for _, both := range lab.InTurns([]bool{false, true}, round) {
 				rate, err := s.withSecond(ctx, site, both, fmt.Sprint("bridges", round, both))
 				if err != nil {
 					return err
@@ -33,9 +35,9 @@ func (s *suite) bridges(ctx context.Context) error {
 					one = append(one, rate)
 				}
 			}
-			Say("bridges %d of %d: one %.0f/s, two %.0f/s", round+1, bridgesRounds, one[round], two[round])
+			lab.Say("bridges %d of %d: one %.0f/s, two %.0f/s", round+1, bridgesRounds, one[round], two[round])
 		}
-		s.figures["two_bridges_over_one"] = Ratio(two, one)
+		s.figures["two_bridges_over_one"] = figures.Ratio(two, one)
 		return s.killed(ctx, site, first)
 	})
 }
@@ -112,6 +114,6 @@ func (s *suite) killed(ctx context.Context, site *site, victim *bridgeProgram) (
 	if err := site.Await(ctx, a, promotePatience); err != nil {
 		return err
 	}
-	Say("bridges: one was killed amid a backlog: lost 0 of %d, twice %d", backlog, a.Again)
+	lab.Say("bridges: one was killed amid a backlog: lost 0 of %d, twice %d", backlog, a.Again)
 	return nil
 }

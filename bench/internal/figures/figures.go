@@ -1,4 +1,7 @@
-package main
+// Package figures is what measurements come to: keys and values that are compared from run to
+// run, in one flat JSON file, and the goals that they must reach. It has the medians and ratios
+// that the values are made of, too.
+package figures
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
@@ -28,15 +30,15 @@ func (s *suite) exported(ctx context.Context) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, bridge.stop()) }()
-		var before, beside Result
+		var before, beside lab.Result
 		for range crowdRounds {
-			if _, err := site.Pace(ctx, Arbitrary(site.Producer), &before); err != nil {
+			if _, err := site.Pace(ctx, lab.Arbitrary(site.Producer), &before); err != nil {
 				return err
 			}
 		}
 		export := s.startExport(ctx, site)
 		for running := true; running; {
-			if _, err := site.Pace(ctx, Arbitrary(site.Producer), &beside); err != nil {
+			if _, err := site.Pace(ctx, lab.Arbitrary(site.Producer), &beside); err != nil {
 				return err
 			}
 			select {
@@ -53,10 +55,10 @@ func (s *suite) exported(ctx context.Context) error {
 		}
 		s.figures["export_per_s"] = math.Round(float64(export.lines) / export.took.Seconds())
 		s.figures["export_rss_mb"] = math.Round(export.peakMB)
-		s.figures["export_p99_over_before"] = Round(Median(beside.P99) / Median(before.P99))
+		s.figures["export_p99_over_before"] = figures.Round(figures.Median(beside.P99) / figures.Median(before.P99))
 		s.figures["early"] += float64(before.Early + beside.Early)
-		Say("export: %d lines in %.0f s, %.0f MB; p99 %.1f ms before and %.1f ms beside it",
-			export.lines, export.took.Seconds(), export.peakMB, Median(before.P99), Median(beside.P99))
+		lab.Say("export: %d lines in %.0f s, %.0f MB; p99 %.1f ms before and %.1f ms beside it",
+			export.lines, export.took.Seconds(), export.peakMB, figures.Median(before.P99), figures.Median(beside.P99))
 		return nil
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
 )
 
 // The load. A flood has to be long enough for its middle to count more than its
@@ -110,7 +112,7 @@ func (s *Site) PaceAt(ctx context.Context, p Path, rate int, lasting time.Durati
 		}
 	}
 	r.Again += a.Again
-	p50, p99, worst := Quantile(late, 0.50), Quantile(late, 0.99), Quantile(late, 1)
+	p50, p99, worst := figures.Quantile(late, 0.50), figures.Quantile(late, 0.99), figures.Quantile(late, 1)
 	r.P50, r.P99, r.Worst = append(r.P50, p50), append(r.P99, p99), max(r.Worst, worst)
 	return fmt.Sprintf("late p50 %.1f ms, p99 %.1f ms, max %.1f ms", p50, p99, worst), nil
 }

@@ -1,4 +1,7 @@
-package main
+// Package lab is what all measurements share: an installation on servers of their own ([Site]),
+// the ways to delay a message ([Path]), and the loads that are put on them, with when each
+// message came out ([Arrivals]).
+package lab
 
 import (
 	"context"

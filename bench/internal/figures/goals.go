@@ -1,4 +1,4 @@
-package main
+package figures
 
 // goals are what the figures must reach.
 func goals() []goal {

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -20,11 +21,11 @@ func (s *site) fill(ctx context.Context, n int, within time.Duration) (overhead 
 	body := make([]byte, crowdBody)
 	began := time.Now()
 	if err := s.flushSeldom(ctx, func() error {
-		return Each(n, promoteHands, func(i int) error {
+		return lab.Each(n, promoteHands, func(i int) error {
 			if i > 0 && i%1_000_000 == 0 {
-				Say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
+				lab.Say("crowd: %d parked, %.0f/s", i, float64(i)/time.Since(began).Seconds())
 			}
-			return s.publishFar(ctx, LongID(0, i), body, part(within, i, n))
+			return s.publishFar(ctx, lab.LongID(0, i), body, part(within, i, n))
 		})
 	}); err != nil {
 		return 0, err
@@ -61,7 +62,7 @@ func (s *site) rewriteAOF(ctx context.Context) error {
 			return err
 		}
 		if running == 0 {
-			Say("crowd: AOF rewritten in %.0f s", time.Since(began).Seconds())
+			lab.Say("crowd: AOF rewritten in %.0f s", time.Since(began).Seconds())
 			return nil
 		}
 		select {
@@ -73,7 +74,7 @@ func (s *site) rewriteAOF(ctx context.Context) error {
 }
 
 func (s *site) publishFar(ctx context.Context, id string, body []byte, offset time.Duration) error {
-	m := message.Message{ID: id, RoutingKey: RoutingKey, Body: body}
+	m := message.Message{ID: id, RoutingKey: lab.RoutingKey, Body: body}
 	receipt, err := s.Producer.Publish(ctx, m, message.After(crowdFrom+offset+time.Millisecond))
 	if err == nil && (receipt.Path != message.PathParked || receipt.Duplicate) {
 		err = fmt.Errorf("message %s is not parked", id)

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -42,7 +43,7 @@ func (s *suite) promoting(ctx context.Context) error {
 		}
 		var ours, theirs []float64
 		for round := range promoteRounds {
-			for _, turn := range InTurns([]bool{true, false}, round) {
+			for _, turn := range lab.InTurns([]bool{true, false}, round) {
 				if turn {
 					stopwatch.reset(backlog)
 					if _, err := parkBacklog(ctx, site, fmt.Sprint("promote", round), backlog); err != nil {
@@ -64,7 +65,7 @@ func (s *suite) promoting(ctx context.Context) error {
 					return err
 				}
 			}
-			Say("promote %d of %d: ours %.0f/s, bare %.0f/s", round+1, promoteRounds, ours[round], theirs[round])
+			lab.Say("promote %d of %d: ours %.0f/s, bare %.0f/s", round+1, promoteRounds, ours[round], theirs[round])
 		}
 		s.compare("promote", ours, theirs)
 		return nil
@@ -76,9 +77,9 @@ func (s *suite) promoting(ctx context.Context) error {
 func parkBacklog(ctx context.Context, site *site, name string, n int) (first time.Time, err error) {
 	first = time.Now().Add(promoteWait + promoteLead).Truncate(time.Second)
 	a := site.Begin(name, n)
-	body := make([]byte, BodyBytes)
-	err = Each(n, promoteHands, func(i int) error {
-		m := message.Message{ID: a.ID(i), RoutingKey: RoutingKey, Body: body}
+	body := make([]byte, lab.BodyBytes)
+	err = lab.Each(n, promoteHands, func(i int) error {
+		m := message.Message{ID: a.ID(i), RoutingKey: lab.RoutingKey, Body: body}
 		receipt, err := site.Producer.Publish(ctx, m, message.At(first.Add(part(backlogSpread, i, n))))
 		if err == nil && receipt.Path != message.PathParked {
 			err = errors.New("parking takes too long")
@@ -156,10 +157,10 @@ func newBarePromoter(site *site) (*barePromoter, error) {
 // run publishes the backlog as a bridge would, into the queues through the
 // default exchange, and purges them.
 func (b *barePromoter) run(ctx context.Context) (float64, error) {
-	body := make([]byte, BodyBytes)
+	body := make([]byte, lab.BodyBytes)
 	n := backlog / len(b.channels)
 	began := time.Now()
-	err := Each(len(b.channels), len(b.channels), func(c int) error {
+	err := lab.Each(len(b.channels), len(b.channels), func(c int) error {
 		waiting := make(chan *amqp.DeferredConfirmation, unconfirmed)
 		var confirmed errgroup.Group
 		confirmed.Go(func() error {
@@ -174,7 +175,7 @@ func (b *barePromoter) run(ctx context.Context) (float64, error) {
 			defer close(waiting)
 			for i := range n {
 				now := time.Now()
-				m := message.Message{ID: fmt.Sprintf("bare-%d/%d", c, i), RoutingKey: RoutingKey, Body: body}
+				m := message.Message{ID: fmt.Sprintf("bare-%d/%d", c, i), RoutingKey: lab.RoutingKey, Body: body}
 				p := m.Publishing(message.Journey{Published: now, Due: now.Add(promoteLead), Path: message.Path("parked, then lane 30s")})
 				p.Expiration = strconv.FormatInt(promoteLead.Milliseconds(), 10)
 				confirm, err := b.channels[c].PublishWithDeferredConfirmWithContext(ctx, "", b.queues[c], true, false, p)

@@ -1,4 +1,4 @@
-package main
+package scale
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/delaybridge/delaybridge/bench/internal/figures"
+	"github.com/delaybridge/delaybridge/bench/internal/lab"
 	"github.com/delaybridge/delaybridge/internal/capacity"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -31,7 +33,7 @@ func costs(c *capacity.Costs) map[string]*float64 {
 func (s *suite) note(c *capacity.Costs, bytes bool) {
 	for key, value := range costs(c) {
 		if strings.HasPrefix(key, "cost_bytes_") == bytes {
-			s.figures[key] = Round(*value)
+			s.figures[key] = figures.Round(*value)
 		}
 	}
 }
@@ -76,8 +78,8 @@ func (s *suite) costOfTime(ctx context.Context) error {
 			}
 			for part, l := range line {
 				predicted := l[0] + l[1]*float64(rate)/1e6
-				Say("capacity: %s at %d/s: %.3f processors predicted, %.3f found", part, rate, predicted, found[part])
-				s.figures[fmt.Sprintf("predicted_over_found_%s_%d", part, rate)] = Round(predicted / found[part])
+				lab.Say("capacity: %s at %d/s: %.3f processors predicted, %.3f found", part, rate, predicted, found[part])
+				s.figures[fmt.Sprintf("predicted_over_found_%s_%d", part, rate)] = figures.Round(predicted / found[part])
 			}
 		}
 		raw, err := newRawBurst(site)
@@ -96,13 +98,13 @@ func (s *suite) costOfTime(ctx context.Context) error {
 // busyAt returns how many processors each part keeps busy at a rate, of messages
 // parked, promoted and delivered.
 func (s *site) busyAt(ctx context.Context, rate int) (map[string]float64, error) {
-	var none Result
+	var none lab.Result
 	before, err := usage.ProcessorTime()
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if _, err := s.PaceAt(ctx, Arbitrary(s.Producer), rate, capacityFor, &none); err != nil {
+	if _, err := s.PaceAt(ctx, lab.Arbitrary(s.Producer), rate, capacityFor, &none); err != nil {
 		return nil, err
 	}
 	after, err := usage.ProcessorTime()
@@ -161,8 +163,8 @@ func (s *suite) costOfBytes(ctx context.Context) error {
 				continue
 			}
 			predicted := c.Bytes(d) / d.Pending
-			Say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.Pending, predicted, found)
-			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.Pending)] = Round(predicted / found)
+			lab.Say("capacity: %.0f parked: %.0f bytes each predicted, %.0f found", d.Pending, predicted, found)
+			s.figures[fmt.Sprintf("predicted_over_found_bytes_%.0f", d.Pending)] = figures.Round(predicted / found)
 		}
 		return nil
 	})
@@ -190,7 +192,7 @@ func solve(e [3][4]float64) (x [3]float64) {
 
 // costsIn takes the costs from figures that were measured before. Those that are not measured
 // here stay as they are known.
-func costsIn(f Figures) (capacity.Costs, error) {
+func costsIn(f figures.Figures) (capacity.Costs, error) {
 	c := capacity.Measured()
 	for key, value := range costs(&c) {
 		measured, ok := f[key]
@@ -205,7 +207,7 @@ func costsIn(f Figures) (capacity.Costs, error) {
 // Size prints what a demand takes, by costs measured before; 'delaybridge size' prints the
 // same by ours.
 func Size(out io.Writer, file string, parked, rate float64) error {
-	f, err := Read(file)
+	f, err := figures.Read(file)
 	if err != nil {
 		return err
 	}
