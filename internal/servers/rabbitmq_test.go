@@ -57,7 +57,7 @@ func keepsMessages(t *testing.T, r *rabbitmq.Node) {
 	if _, err := ch.QueueDeclare("orders", true, false, false, false, arguments); err != nil {
 		t.Fatal(err)
 	}
-	// Without this the queue would be too young to survive: see Kill.
+	// Without this the queue would be too young to survive: see rabbitmq.Node.
 	if err := r.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,6 @@ type Server struct {
 
 // Kill ends the server at once, as kill -9 would. Its data stay for
 // [Server.Restart].
-//
-// RabbitMQ (3.10, 4.0 and 4.3 alike) syncs its list of quorum queues only a
-// second or so after a declaration. A queue younger than that is gone after a
-// kill, with its confirmed messages; a Restart in between makes it safe.
 func (s *Server) Kill(ctx context.Context) error {
 	return s.Wrap("kill", s.Instance.Kill(ctx))
 }

@@ -133,7 +133,8 @@ func (n *Node) Running(context.Context) bool { return n.process.alive() }
 
 func (n *Node) log() string { return filepath.Join(n.Dir, "log") }
 
-// WriteLog writes what RabbitMQ has written into files of its own, and then the log.
+// WriteLog writes what the program has logged into the folder logs, as RabbitMQ
+// does, and then what it has printed.
 func (n *Node) WriteLog(_ context.Context, to io.Writer) error {
 	files, err := filepath.Glob(filepath.Join(n.Dir, "logs", "*.log"))
 	for _, file := range append(files, n.log()) {
