@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -15,26 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/printable"
-	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
-
-// Actions that are recorded.
-const (
-	auditCancel     = "cancel"
-	auditReschedule = "reschedule"
-	auditImport     = "import"
-	auditPurge      = "quarantine purge"
-	auditReplay     = "quarantine replay"
-	auditErase      = "erase"
-	auditAdopt      = "adopt"
-	auditPrune      = "topology prune"
-	auditReshard    = "reshard"
-)
-
-func auditActions() []string {
-	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune, auditReshard}
-}
 
 func newAuditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -150,77 +130,4 @@ func outcomeText(r redisbridge.AuditRecord) string {
 		parts = append(parts, "error: "+r.Error)
 	}
 	return cmp.Or(strings.Join(parts, ", "), "-")
-}
-
-// reasonFlag adds --reason to a command whose action is recorded. It comes after outputFlag, which checks first.
-func reasonFlag(cmd *cobra.Command) *string {
-	reason := cmd.Flags().String("reason", "", fmt.Sprintf("why, for the audit log; up to %d characters", wire.MaxReason))
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if before != nil {
-			if err := before(cmd, args); err != nil {
-				return err
-			}
-		}
-		if err := wire.CheckReason(*reason); err != nil {
-			return usage(fmt.Errorf("--reason: %w", err))
-		}
-		return nil
-	}
-	return reason
-}
-
-// auditWithin is how long a command waits for its record.
-const auditWithin = 5 * time.Second
-
-// recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
-// interrupted. Where that is not possible a warning says so.
-func (a *app) recordAudit(ctx context.Context, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
-	if hopeless(ended) && len(r.Outcome) == 0 {
-		return // nothing was done
-	}
-	r.Via = "cli"
-	r.Who, r.KnownBy = operatorOf()
-	if ended != nil && r.Error == "" {
-		r.Error = withoutSecrets(printable.Error(ended))
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
-	defer cancel()
-	if err := park.RecordAudit(ctx, r); err != nil {
-		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
-	}
-}
-
-// operatorOf returns who runs this process, as far as the operating system tells.
-func operatorOf() (who string, known string) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	me, err := user.Current()
-	if err != nil {
-		return "", "unknown"
-	}
-	return me.Username + "@" + host, "machine"
-}
-
-// mostNamed is how many IDs a record of the audit log names.
-const mostNamed = 20
-
-// nameIn adds a message to those that a record names.
-func nameIn(r *redisbridge.AuditRecord, id string) {
-	if r.Named++; len(r.IDs) < mostNamed {
-		r.IDs = append(r.IDs, id)
-	}
-}
-
-// countIn adds to what a record says of messages.
-func countIn(r *redisbridge.AuditRecord, what string, n int) {
-	if n == 0 {
-		return
-	}
-	if r.Outcome == nil {
-		r.Outcome = map[string]int{}
-	}
-	r.Outcome[what] += n
 }

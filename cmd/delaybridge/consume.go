@@ -255,3 +255,41 @@ func (s *service) newConsumer(c consumer.Config) (*consumer.Consumer, error) {
 	}
 	return metrics.NewConsumer(s.registry, c)
 }
+
+// inFlags is an error of a library, with the names of flags for those of its fields.
+type inFlags struct {
+	error
+	names *strings.Replacer
+}
+
+// byFlags has err name flags. Pairs are what the library says, and what to say instead.
+func byFlags(err error, pairs ...string) error {
+	if err == nil {
+		return nil
+	}
+	return inFlags{err, strings.NewReplacer(pairs...)}
+}
+
+func (e inFlags) Error() string { return e.names.Replace(e.error.Error()) }
+
+func (e inFlags) Unwrap() error { return e.error }
+
+// retryRedis is how often a command asks for Redis that needs it to begin.
+const retryRedis = 500 * time.Millisecond
+
+// awaitPark returns once Redis answers, and an error after patience.
+func awaitPark(ctx context.Context, park *redisbridge.Park, patience time.Duration) error {
+	ticker := time.NewTicker(retryRedis)
+	defer ticker.Stop()
+	for began := time.Now(); ; {
+		err := park.Check(ctx)
+		if err == nil || errors.Is(err, redisbridge.ErrConfiguration) || time.Since(began) >= patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}

@@ -185,11 +185,3 @@ func floorMS(d time.Duration) int64 {
 	}
 	return ms
 }
-
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
+	"github.com/delaybridge/delaybridge/message"
 )
 
 // duration is the value of a flag, which is written as everywhere else: 1500ms, 30m, 7d.
@@ -32,24 +33,6 @@ func durationFlag(flags *pflag.FlagSet, d *time.Duration, name string, value tim
 	*d = value
 	flags.Var((*duration)(d), name, usage)
 }
-
-// inFlags is an error of a library, with the names of flags for those of its fields.
-type inFlags struct {
-	error
-	names *strings.Replacer
-}
-
-// byFlags has err name flags. Pairs are what the library says, and what to say instead.
-func byFlags(err error, pairs ...string) error {
-	if err == nil {
-		return nil
-	}
-	return inFlags{err, strings.NewReplacer(pairs...)}
-}
-
-func (e inFlags) Error() string { return e.names.Replace(e.error.Error()) }
-
-func (e inFlags) Unwrap() error { return e.error }
 
 // notNegative names the flags of a command that are given, and less than nothing.
 func notNegative(flags *pflag.FlagSet) error {
@@ -79,4 +62,26 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		err = fmt.Errorf("%w; or a duration, such as 1h, for how long ago", err)
 	}
 	return instant, err
+}
+
+// parseWhen reads a delay or an instant, at most one of which is given. The
+// last two arguments are what the user knows them by.
+func parseWhen(in, at, inName, atName string) (message.When, error) {
+	switch {
+	case in != "" && at != "":
+		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)
+	case in != "":
+		delay, err := wire.ParseDuration(in)
+		if err != nil {
+			return message.When{}, fmt.Errorf("%s: %w", inName, err)
+		}
+		return message.After(delay), nil
+	case at != "":
+		instant, err := wire.ParseInstant(at)
+		if err != nil {
+			return message.When{}, fmt.Errorf("%s: %w", atName, err)
+		}
+		return message.At(instant), nil
+	}
+	return message.When{}, nil
 }

@@ -143,7 +143,15 @@ func readIDs(ctx context.Context, input io.Reader, args []string) <-chan idLine 
 	return lines
 }
 
-// hopeless reports whether there is no point in asking about another ID.
-func hopeless(err error) bool {
-	return errors.Is(err, redisbridge.ErrUnreachable) || errors.Is(err, redisbridge.ErrConfiguration)
+// entryFlag adds --entry to a command that names messages by their IDs.
+func entryFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("entry", "", "the entry that the IDs belong to, one of the setting entries (default: the default one)")
+}
+
+// parkOf returns park for the messages of an entry.
+func parkOf(park *redisbridge.Park, c config, entry string) (*redisbridge.Park, error) {
+	if !c.Topology.HasEntry(entry) {
+		return nil, usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
+	}
+	return park.OfEntry(entry), nil
 }

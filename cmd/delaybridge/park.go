@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -82,35 +80,15 @@ func (a *app) usePark(settings config, use parkUse, work func(*redisbridge.Park,
 	return work(park, settings)
 }
 
-// entryFlag adds --entry to a command that names messages by their IDs.
-func entryFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("entry", "", "the entry that the IDs belong to, one of the setting entries (default: the default one)")
+// redisLog takes what go-redis would write to standard error by itself, for the
+// whole process. What matters of it we tell ourselves.
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.log.Debug("redis client", "says", fmt.Sprintf(format, v...))
 }
 
-// parkOf returns park for the messages of an entry.
-func parkOf(park *redisbridge.Park, c config, entry string) (*redisbridge.Park, error) {
-	if !c.Topology.HasEntry(entry) {
-		return nil, usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
-	}
-	return park.OfEntry(entry), nil
-}
-
-// retryRedis is how often a command asks for Redis that needs it to begin.
-const retryRedis = 500 * time.Millisecond
-
-// awaitPark returns once Redis answers, and an error after patience.
-func awaitPark(ctx context.Context, park *redisbridge.Park, patience time.Duration) error {
-	ticker := time.NewTicker(retryRedis)
-	defer ticker.Stop()
-	for began := time.Now(); ; {
-		err := park.Check(ctx)
-		if err == nil || errors.Is(err, redisbridge.ErrConfiguration) || time.Since(began) >= patience {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+// hopeless reports whether there is no point in asking about another ID.
+func hopeless(err error) bool {
+	return errors.Is(err, redisbridge.ErrUnreachable) || errors.Is(err, redisbridge.ErrConfiguration)
 }

@@ -172,28 +172,6 @@ func (f *publishFlags) readBody(stdin io.Reader) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, wire.MaxBodyBytes+1))
 }
 
-// parseWhen reads a delay or an instant, at most one of which is given. The
-// last two arguments are what the user knows them by.
-func parseWhen(in, at, inName, atName string) (message.When, error) {
-	switch {
-	case in != "" && at != "":
-		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)
-	case in != "":
-		delay, err := wire.ParseDuration(in)
-		if err != nil {
-			return message.When{}, fmt.Errorf("%s: %w", inName, err)
-		}
-		return message.After(delay), nil
-	case at != "":
-		instant, err := wire.ParseInstant(at)
-		if err != nil {
-			return message.When{}, fmt.Errorf("%s: %w", atName, err)
-		}
-		return message.At(instant), nil
-	}
-	return message.When{}, nil
-}
-
 // publishJob is one run of the command.
 type publishJob struct {
 	*app

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -36,16 +35,6 @@ func newReceipt(p *publication) receipt {
 		Path: p.receipt.Path, Due: p.receipt.Due.UTC().Truncate(time.Millisecond),
 		Duplicate: p.receipt.Duplicate, Cancelled: p.cancelled, Past: p.receipt.Past,
 	}
-}
-
-const instantFormat = "2006-01-02T15:04:05.000Z07:00"
-
-// instantText writes an instant for a table, or a dash.
-func instantText(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(instantFormat)
 }
 
 // note says what is unusual about a receipt.
@@ -130,8 +119,6 @@ func (r *publishReport) add(p *publication) {
 	}
 	r.progress.add(p)
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (r *publishReport) succeed(receipt receipt) {
 	if note := receipt.note(); note != "" && !receipt.Duplicate {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -201,31 +200,6 @@ func (a *app) printChanges(format string, changes []topology.Change, nothing str
 	return emit(a.out, format, changes, []string{"ACTION", "KIND", "NAME", "DETAILS"}, func(c topology.Change) []string {
 		return []string{c.Action, c.Kind, c.Name, c.Details}
 	})
-}
-
-// management is a client of the management API for the virtual host of the AMQP URL.
-func managementOf(c config) (*topology.Management, error) {
-	if c.ManagementURL == "" {
-		return nil, usage(errors.New("management-url is empty, and this command needs the management API: set it"))
-	}
-	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
-		return nil, err
-	}
-	uri, err := broker.ParseURI(c.AMQPURL)
-	if err != nil {
-		return nil, err
-	}
-	management, err := topology.NewManagement(c.ManagementURL, uri.Vhost)
-	return management, err
-}
-
-// managementIfAny is managementOf for what does without the API: where management-url is
-// empty, it returns nil.
-func managementIfAny(c config) (*topology.Management, error) {
-	if c.ManagementURL == "" {
-		return nil, nil
-	}
-	return managementOf(c)
 }
 
 // countOf is a number of things.

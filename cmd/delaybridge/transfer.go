@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/wire"
@@ -276,29 +274,4 @@ func linesOf(ctx context.Context, input io.Reader) <-chan numberedLine {
 		}
 	}()
 	return lines
-}
-
-// percentBar shows how far a command is, where a person looks at standard error. One that streams
-// its output has no bar on the same terminal.
-func (a *app) percentBar(what string, streams bool) *percentBar {
-	if !isTerminal(a.err) || streams && isTerminal(a.out) {
-		return &percentBar{}
-	}
-	return &percentBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(raw(a.err)), progressbar.OptionSetDescription(what),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetSpinnerChangeInterval(0))}
-}
-
-type percentBar struct{ bar *progressbar.ProgressBar }
-
-// reached sets the bar to a part of the whole, up to 1.
-func (p *percentBar) reached(done float64) {
-	if p.bar != nil {
-		_ = p.bar.Set(int(1000 * done))
-	}
-}
-
-func (p *percentBar) clear() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
 }

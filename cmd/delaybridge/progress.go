@@ -61,3 +61,28 @@ func (w *working) clear() {
 		w.end()
 	}
 }
+
+// percentBar shows how far a command is, where a person looks at standard error. One that streams
+// its output has no bar on the same terminal.
+func (a *app) percentBar(what string, streams bool) *percentBar {
+	if !isTerminal(a.err) || streams && isTerminal(a.out) {
+		return &percentBar{}
+	}
+	return &percentBar{progressbar.NewOptions(1000, progressbar.OptionSetWriter(raw(a.err)), progressbar.OptionSetDescription(what),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetSpinnerChangeInterval(0))}
+}
+
+type percentBar struct{ bar *progressbar.ProgressBar }
+
+// reached sets the bar to a part of the whole, up to 1.
+func (p *percentBar) reached(done float64) {
+	if p.bar != nil {
+		_ = p.bar.Set(int(1000 * done))
+	}
+}
+
+func (p *percentBar) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -59,3 +60,28 @@ type channels struct {
 }
 
 func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }
+
+// management is a client of the management API for the virtual host of the AMQP URL.
+func managementOf(c config) (*topology.Management, error) {
+	if c.ManagementURL == "" {
+		return nil, usage(errors.New("management-url is empty, and this command needs the management API: set it"))
+	}
+	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
+		return nil, err
+	}
+	uri, err := broker.ParseURI(c.AMQPURL)
+	if err != nil {
+		return nil, err
+	}
+	management, err := topology.NewManagement(c.ManagementURL, uri.Vhost)
+	return management, err
+}
+
+// managementIfAny is managementOf for what does without the API: where management-url is
+// empty, it returns nil.
+func managementIfAny(c config) (*topology.Management, error) {
+	if c.ManagementURL == "" {
+		return nil, nil
+	}
+	return managementOf(c)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/printable"
+	"github.com/delaybridge/delaybridge/redisbridge"
+)
+
+// run is the program without its process: it executes one command line and
+// returns the exit code. Nothing of what it prints is raw.
+func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (string, bool)) int {
+	out, said := printable.NewWriter(s.out), printable.NewWriter(s.err)
+	defer func() { _, _ = out.Flush(), said.Flush() }()
+	s.out, s.err = out, said
+	a := &app{streams: s, settings: newSettings(lookupEnv)}
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	if err != nil && code != exitInterrupted {
+		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(a.located(err))))
+	}
+	return code
+}
+
+// located has an error that is about Redis say where that was looked for.
+func (a *app) located(err error) error {
+	if !errors.Is(err, redisbridge.ErrUnreachable) {
+		return err
+	}
+	c, wrong := a.settings.sources(a.settings.flags).Read()
+	if wrong != nil {
+		return err
+	}
+	return fmt.Errorf("%w (redis-url %s)", err, broker.Redact(c.RedisURL))
+}
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "delaybridge",
+		Short: "Exact, durable message delays for RabbitMQ",
+		Long: `delaybridge gives plain RabbitMQ exact, durable message delays from a
+millisecond to ten years: tiers of TTL queues do the last stretch, Redis keeps
+what is further away.
+
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings,
+4 a server is unreachable, 130 interrupted.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	group(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
+	})
+	versionFlag(root, a)
+	a.settings.register(root.PersistentFlags(), a.logger)
+	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
+	root.AddCommand(
+		newTopologyCommand(a),
+		newMigrateCommand(a),
+		newPublishCommand(a),
+		newCancelCommand(a),
+		newRescheduleCommand(a),
+		newEraseCommand(a),
+		newGetCommand(a),
+		newListCommand(a),
+		newExportCommand(a),
+		newImportCommand(a),
+		newAdoptCommand(a),
+		newReshardCommand(a),
+		newAuditCommand(a),
+		newStatsCommand(a),
+		newTopCommand(a),
+		newDoctorCommand(a),
+		newBridgeCommand(a),
+		newConsumeCommand(a),
+		newRelayCommand(a),
+		newQuarantineCommand(a),
+		newPermissionsCommand(a),
+		newSizeCommand(a),
+		newOrderCommand(a),
+		newProbeCommand(a),
+		newConfigCommand(a),
+		newContextCommand(a),
+		newOptionsCommand(a),
+		newVersionCommand(a),
+	)
+	a.completions(root)
+	return root
+}
+
+// withoutSettings takes the flags that all commands have out of their help.
+func withoutSettings(template string) string {
+	const begin, end = "{{if .HasAvailableInheritedFlags}}", "{{end}}"
+	before, rest, found := strings.Cut(template, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		panic("the help has no such part any more") // of the library
+	}
+	return before + begin + "\n\nUse \"delaybridge options\" for the settings that all commands take.{{end}}" + after
+}
+
+func newOptionsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "List the settings that all commands take, as flags", Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(a.out, cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
+	}
+}
