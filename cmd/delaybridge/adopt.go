@@ -52,7 +52,7 @@ It needs the permissions of a bridge.`,
 		}
 		adoption, err := redisbridge.Adopt(cmd.Context(), c, func(redisbridge.Adoption) bool { return *yes })
 		if adoption.Adopted || err != nil && adoption.Refused != "" {
-			err = a.recordAdoption(cmd.Context(), settings, adoption, *reason, err)
+			err = recordAdoption(cmd.Context(), a, settings, adoption, *reason, err)
 		}
 		if err != nil {
 			return err
@@ -66,20 +66,20 @@ It needs the permissions of a bridge.`,
 			_, err = fmt.Fprint(a.out, adoptionText(adoption))
 		}
 		if err == nil && adoption.Refused != "" && !adoption.Adopted {
-			err = codedError{exitDrift, errors.New("nothing was changed: to adopt it say --yes")}
+			err = withCode(exitDrift, errors.New("nothing was changed: to adopt it say --yes"))
 		}
 		return err
 	}
 	return cmd
 }
 
-func (a *app) recordAdoption(ctx context.Context, settings config, adoption redisbridge.Adoption, reason string, err error) error {
-	return errors.Join(err, a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+func recordAdoption(ctx context.Context, a *app, settings config, adoption redisbridge.Adoption, reason string, err error) error {
+	return errors.Join(err, usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 		r := redisbridge.AuditRecord{Action: auditAdopt, Details: adoption.Refused, Reason: reason}
 		if adoption.Adopted {
 			r.Outcome = map[string]int{"adopted": 1}
 		}
-		a.recordAudit(ctx, park, r, err)
+		recordAudit(ctx, a, park, r, err)
 		return nil
 	}))
 }

@@ -102,7 +102,7 @@ func TestExitCode(t *testing.T) {
 		"finished in time":    {cancelled, nil, exitOK},
 		"anything":            {t.Context(), errors.New("x"), exitFailed},
 		"usage":               {t.Context(), usage(errors.New("x")), exitUsage},
-		"drift":               {t.Context(), codedError{exitDrift, errors.New("x")}, exitDrift},
+		"drift":               {t.Context(), withCode(exitDrift, errors.New("x")), exitDrift},
 		"interrupted":         {cancelled, context.Canceled, exitInterrupted},
 		"cancelled elsewhere": {t.Context(), context.Canceled, exitFailed},
 		"failed meanwhile":    {cancelled, errors.New("x"), exitFailed},

@@ -60,8 +60,8 @@ erase, there is one more, which says begun.`,
 		case f.Follow && *format == formatJSON:
 			return usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
 		}
-		return a.withPark(func(park *redisbridge.Park, _ config) error {
-			return a.printAudit(cmd.Context(), park, f, *format)
+		return withPark(a, func(park *redisbridge.Park, _ config) error {
+			return printAudit(cmd.Context(), a, park, f, *format)
 		})
 	}
 	return cmd
@@ -69,7 +69,7 @@ erase, there is one more, which says begun.`,
 
 const auditRow = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
 
-func (a *app) printAudit(ctx context.Context, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
+func printAudit(ctx context.Context, a *app, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(auditRow, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
 	for r, err := range park.AuditLog(ctx, f) {
 		if err != nil {

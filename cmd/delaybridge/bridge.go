@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/defaults"
@@ -49,13 +48,13 @@ and whenever one is deleted. A user without the configure permission needs
 			return err
 		}
 		c.Logger = a.logger(settings)
-		redis.SetLogger(redisLog{c.Logger})
+		logRedis(c.Logger)
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		provider, flush, err := a.openTraces(cmd.Context(), "bridge", c.Logger)
+		provider, flush, err := openTraces(cmd.Context(), a, "bridge", c.Logger)
 		if err != nil {
 			return err
 		}
@@ -73,7 +72,7 @@ and whenever one is deleted. A user without the configure permission needs
 		if err := service.listen(cmd.Context(), c.Logger); err != nil {
 			return err
 		}
-		bridge, err := service.newBridge(c, settings)
+		bridge, err := newBridge(service, c, settings)
 		if err != nil {
 			return usage(err)
 		}
@@ -92,7 +91,7 @@ and whenever one is deleted. A user without the configure permission needs
 }
 
 // newBridge makes a bridge, which keeps metrics if they are served.
-func (s *service) newBridge(c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
+func newBridge(s *service, c redisbridge.Config, settings config) (*redisbridge.Bridge, error) {
 	if settings.ManagementURL != "" {
 		var err error
 		if c.Management, err = managementOf(settings); err != nil {

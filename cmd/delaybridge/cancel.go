@@ -39,7 +39,7 @@ if one was too late.`,
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withTracedPark(cmd.Context(), "cancel", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -47,11 +47,11 @@ if one was too late.`,
 			record := redisbridge.AuditRecord{Action: auditCancel, Entry: *entry, Group: *group, Reason: *reason}
 			if *group != "" {
 				change, failed := park.CancelGroup(cmd.Context(), *group)
-				err = a.tellOfGroup(*format, cancelling(), change, failed, &record)
+				err = tellOfGroup(a, *format, cancelling(), change, failed, &record)
 			} else {
-				err = a.changeEach(cmd.Context(), *format, args, cancelling(), &record, park.Cancel)
+				err = changeEach(cmd.Context(), a, *format, args, cancelling(), &record, park.Cancel)
 			}
-			a.recordAudit(cmd.Context(), park, record, err)
+			recordAudit(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}
@@ -112,7 +112,7 @@ func (c changing) word(o redisbridge.Outcome) string {
 }
 
 // tellOfGroup prints what came of the messages of a group, and adds it to the record.
-func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChange, err error, record *redisbridge.AuditRecord) error {
+func tellOfGroup(a *app, format string, what changing, g redisbridge.GroupChange, err error, record *redisbridge.AuditRecord) error {
 	if err != nil && len(g.Outcomes) == 0 {
 		return err
 	}
@@ -147,8 +147,8 @@ func (a *app) tellOfGroup(format string, what changing, g redisbridge.GroupChang
 const changedRow = "%-24s  %s"
 
 // changeEach changes each message, prints what came of it, and adds it to the record.
-func (a *app) changeEach(
-	ctx context.Context, format string, ids []string, what changing, record *redisbridge.AuditRecord, change func(context.Context, string) (redisbridge.Change, error),
+func changeEach(
+	ctx context.Context, a *app, format string, ids []string, what changing, record *redisbridge.AuditRecord, change func(context.Context, string) (redisbridge.Change, error),
 ) error {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "ID", "OUTCOME")}
 	bad := 0

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -28,9 +26,9 @@ const (
 type offer func(ctx context.Context, c config, cmd *cobra.Command, give func(word string) bool) error
 
 // completions has cmd, and all below it, complete what only the servers or the settings know.
-func (a *app) completions(cmd *cobra.Command) {
+func completions(a *app, cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
-		a.completions(child)
+		completions(a, child)
 	}
 	fixed := func(words ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
@@ -38,15 +36,15 @@ func (a *app) completions(cmd *cobra.Command) {
 	at := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	switch at {
 	case "cancel", "reschedule", "get", "erase":
-		cmd.ValidArgsFunction = a.complete(offerIDs)
+		cmd.ValidArgsFunction = complete(a, offerIDs)
 	}
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		var function cobra.CompletionFunc
 		switch at + " --" + f.Name {
 		case "consume --queue", "quarantine list --queue", "quarantine replay --queue", "quarantine purge --queue", "permissions --queue":
-			function = a.complete(offerQueues)
+			function = complete(a, offerQueues)
 		case "topology delete --with-messages":
-			function = a.complete(offerOwnQueues)
+			function = complete(a, offerOwnQueues)
 		case "migrate --entry", "migrate status --entry", "topology prune --entry": // which are not configured
 		case "list --state":
 			function = fixed("parked", "promoting", "in-lane")
@@ -57,9 +55,9 @@ func (a *app) completions(cmd *cobra.Command) {
 		case "audit --action":
 			function = fixed(auditActions()...)
 		case "delaybridge --shards":
-			function = a.complete(offerShards)
+			function = complete(a, offerShards)
 		case "delaybridge --context":
-			function = a.completeContexts
+			function = completeContexts(a)
 		case "delaybridge --log-level":
 			function = fixed("debug", "info", "warn", "error")
 		case "delaybridge --log-format":
@@ -67,7 +65,7 @@ func (a *app) completions(cmd *cobra.Command) {
 		default:
 			switch f.Name {
 			case "entry":
-				function = a.complete(offerEntries)
+				function = complete(a, offerEntries)
 			case "output":
 				_, formats, _ := strings.Cut(f.Usage, ": ")
 				function = fixed(strings.Split(formats, ", ")...)
@@ -80,13 +78,13 @@ func (a *app) completions(cmd *cobra.Command) {
 }
 
 // complete asks for words, and is silent where the settings are wrong or a server does not answer.
-func (a *app) complete(of offer) cobra.CompletionFunc {
+func complete(a *app, of offer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		c, err := a.settings.sources(a.settings.flags).Read()
+		c, err := a.settings.sources().Read()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)})
+		logRedis(slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 		words := make(chan string)
@@ -124,8 +122,7 @@ func (a *app) complete(of offer) cobra.CompletionFunc {
 
 // offerIDs gives those that wait, the ones that are due next first.
 func offerIDs(ctx context.Context, c config, cmd *cobra.Command, give func(string) bool) error {
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}}
-	park, closePark, err := a.openPark(c, slog.New(slog.DiscardHandler), parkUse{})
+	park, closePark, err := openPark(c, slog.New(slog.DiscardHandler), parkUse{})
 	if err != nil {
 		return err
 	}
@@ -193,14 +190,16 @@ func offerShards(ctx context.Context, c config, _ *cobra.Command, give func(stri
 	return err
 }
 
-func (a *app) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	all, err := a.settings.sources(a.settings.flags).Contexts()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeContexts(a *app) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		all, err := a.settings.sources().Contexts()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []cobra.Completion
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []cobra.Completion
-	for _, c := range all {
-		names = append(names, c.Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -117,7 +117,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
 		c.Observe = p.observe
-		provider, flush, err := a.openTraces(ctx, "consume", c.Logger)
+		provider, flush, err := openTraces(ctx, a, "consume", c.Logger)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		await := func() error { return nil }
 		if !withoutRedis {
-			park, closePark, err := a.openPark(settings, c.Logger, parkUse{service, provider, true})
+			park, closePark, err := openPark(settings, c.Logger, parkUse{service, provider, true})
 			if err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 			defer func() { err = errors.Join(err, store.Shutdown()) }()
 			c.Handler = &orders.Closer{Store: store, Closed: p.orderClosed}
 		}
-		instance, err := service.newConsumer(c)
+		instance, err := newConsumer(service, c)
 		if err != nil {
 			return usage(byFlags(err, consumerFields()...))
 		}
@@ -249,7 +249,7 @@ func parseOrderBy(text string) (func(message.Message) string, error) {
 }
 
 // newConsumer makes a consumer, which keeps metrics if they are served.
-func (s *service) newConsumer(c consumer.Config) (*consumer.Consumer, error) {
+func newConsumer(s *service, c consumer.Config) (*consumer.Consumer, error) {
 	if !s.counts() {
 		return consumer.New(c)
 	}

@@ -41,7 +41,7 @@ which context it acts on. A file that others may read must have no passwords in 
 	list := &cobra.Command{Use: "list", Short: "Print each context with its servers; passwords are left out", Args: usageArgs(cobra.NoArgs)}
 	format := outputFlag(list, formatTable, formatJSON, formatJSONL)
 	list.RunE = func(*cobra.Command, []string) error {
-		all, err := a.settings.sources(a.settings.flags).Contexts()
+		all, err := a.settings.sources().Contexts()
 		if err != nil {
 			return usage(err)
 		}

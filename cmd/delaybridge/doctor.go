@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/internal/doctor"
@@ -56,13 +55,13 @@ is unreachable; notes alone are no reason.`,
 		if err != nil {
 			return err
 		}
-		redis.SetLogger(redisLog{slog.New(slog.DiscardHandler)}) // what matters of it is found
+		logRedis(slog.New(slog.DiscardHandler)) // what matters of it is found
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		needed, _ := a.topologyInRedis(cmd.Context(), settings) // that Redis does not answer is a finding
+		needed, _ := topologyInRedis(cmd.Context(), a, settings) // that Redis does not answer is a finding
 		shown := a.newWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
 			Topology: needed, Shards: settings.Topology.Shards(), AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,
@@ -74,14 +73,14 @@ is unreachable; notes alone are no reason.`,
 			return err
 		}
 		report = report.Without(*ignore...)
-		if err := a.printReport(*format, report); err != nil {
+		if err := printReport(a, *format, report); err != nil {
 			return err
 		}
 		switch {
 		case report.Unreachable():
-			return codedError{exitUnreachable, errors.New("a server is unreachable")}
+			return withCode(exitUnreachable, errors.New("a server is unreachable"))
 		case report.Severe():
-			return codedError{exitDrift, fmt.Errorf("findings: %s", summary(report))}
+			return withCode(exitDrift, fmt.Errorf("findings: %s", summary(report)))
 		}
 		return nil
 	}
@@ -114,7 +113,7 @@ func summary(r doctor.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-func (a *app) printReport(format string, r doctor.Report) error {
+func printReport(a *app, format string, r doctor.Report) error {
 	if format != formatTable {
 		encoder := json.NewEncoder(a.out)
 		if format == formatJSON {

@@ -58,7 +58,7 @@ was removed from there.`,
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.withTracedPark(cmd.Context(), "erase", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "erase", func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -96,7 +96,7 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	}
 	begun := e.record
 	begun.Begun = true
-	e.recordAudit(ctx, e.park, begun, nil)
+	recordAudit(ctx, e.app, e.park, begun, nil)
 
 	bar := e.percentBar("erasing", false)
 	var erased []redisbridge.Erasure
@@ -138,9 +138,9 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case err == nil && bad > 0:
-		err = codedError{exitFailed, errors.New("a queue could not be reached, so messages may be there still: see above, and erase again")}
+		err = withCode(exitFailed, errors.New("a queue could not be reached, so messages may be there still: see above, and erase again"))
 	}
-	e.recordAudit(ctx, e.park, e.record, err)
+	recordAudit(ctx, e.app, e.park, e.record, err)
 	return err
 }
 

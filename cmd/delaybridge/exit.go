@@ -29,9 +29,13 @@ type codedError struct {
 
 func (e codedError) Unwrap() error { return e.error }
 
-// usage marks err as a mistake in the command line or the configuration.
-func usage(err error) error { return codedError{exitUsage, err} }
+// withCode has err end the program with that exit code.
+func withCode(code int, err error) error { return codedError{code, err} }
 
+// usage marks err as a mistake in the command line or the configuration.
+func usage(err error) error { return withCode(exitUsage, err) }
+
+// exitCode is that of a command which has ended with err.
 func exitCode(ctx context.Context, err error) int {
 	var coded codedError
 	switch {

@@ -36,7 +36,7 @@ code is 1 if one of them is unknown.`,
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withPark(func(park *redisbridge.Park, c config) error {
+		return withPark(a, func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -46,7 +46,7 @@ code is 1 if one of them is unknown.`,
 					return err
 				}
 			}
-			return a.get(cmd.Context(), *format, args, park)
+			return showEach(cmd.Context(), a, *format, args, park)
 		})
 	}
 	return cmd
@@ -67,7 +67,7 @@ func idsOfGroup(ctx context.Context, park *redisbridge.Park, group string) ([]st
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-func (a *app) get(ctx context.Context, format string, ids []string, park *redisbridge.Park) error {
+func showEach(ctx context.Context, a *app, format string, ids []string, park *redisbridge.Park) error {
 	out := &stream{out: a.out, format: format}
 	asked, unknown := 0, 0
 	var lost, failed error
@@ -101,7 +101,7 @@ func (a *app) get(ctx context.Context, format string, ids []string, park *redisb
 	case err != nil:
 		return err
 	case unknown > 0:
-		a.noteLoss(ctx, park)
+		noteLoss(ctx, a, park)
 		return fmt.Errorf("%d of %d IDs are unknown", unknown, asked)
 	}
 	return nil
@@ -153,7 +153,7 @@ func tableOf(m *redisbridge.MessageState) string {
 
 // noteLoss says on standard error that Redis has lost messages of late, where it has: then
 // that an ID is unknown says little.
-func (a *app) noteLoss(ctx context.Context, park *redisbridge.Park) {
+func noteLoss(ctx context.Context, a *app, park *redisbridge.Park) {
 	loss, seen, err := park.Loss(ctx)
 	if seen && err == nil {
 		fmt.Fprintf(a.err, "delaybridge: Redis has lost messages that were parked: %s\n", printable.Text(loss.String()))

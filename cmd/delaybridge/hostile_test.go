@@ -98,16 +98,16 @@ func prints() map[string]func(a *app, format, text string) error {
 			out.add(m, m.row())
 			return out.close()
 		},
-		"stats": func(a *app, format, text string) error { return a.printStats(format, of[statistics](text)) },
+		"stats": func(a *app, format, text string) error { return printStats(a, format, of[statistics](text)) },
 		"cancel": func(a *app, format, text string) error {
-			_ = a.changeEach(context.Background(), format, []string{text}, cancelling(), &redisbridge.AuditRecord{}, func(context.Context, string) (redisbridge.Change, error) {
+			_ = changeEach(context.Background(), a, format, []string{text}, cancelling(), &redisbridge.AuditRecord{}, func(context.Context, string) (redisbridge.Change, error) {
 				return redisbridge.Change{}, errors.New(text)
 			})
 			return nil
 		},
 		"cancel --group": func(a *app, format, text string) error {
 			group := redisbridge.GroupChange{Group: text, Outcomes: map[redisbridge.Outcome]int{redisbridge.OutcomeDone: 1}}
-			return a.tellOfGroup(format, cancelling(), group, nil, &redisbridge.AuditRecord{})
+			return tellOfGroup(a, format, cancelling(), group, nil, &redisbridge.AuditRecord{})
 		},
 		"audit": func(a *app, format, text string) error {
 			out := &stream{out: a.out, format: format}
@@ -118,7 +118,7 @@ func prints() map[string]func(a *app, format, text string) error {
 		"erase": func(a *app, format, text string) error {
 			return (&eraser{app: a}).print(format, []redisbridge.Erasure{of[redisbridge.Erasure](text)})
 		},
-		"doctor": func(a *app, format, text string) error { return a.printReport(format, of[doctor.Report](text)) },
+		"doctor": func(a *app, format, text string) error { return printReport(a, format, of[doctor.Report](text)) },
 		"quarantine list": func(a *app, format, text string) error {
 			p, m := newItemPrinter(a.out, format, summaryRow, "ID"), of[quarantine.Message](text)
 			return errors.Join(p.item(summaryOf(&m), summaryCells(&m)), p.end())
@@ -139,14 +139,14 @@ func prints() map[string]func(a *app, format, text string) error {
 			return printFailedRows(a.out, format, []failedRow{of[failedRow](text)})
 		},
 		"topology apply": func(a *app, format, text string) error {
-			return a.printChanges(format, []topology.Change{of[topology.Change](text)}, "")
+			return printChanges(a, format, []topology.Change{of[topology.Change](text)}, "")
 		},
 		"topology verify": func(a *app, format, text string) error {
 			return printDrifts(a.out, format, []topology.Drift{of[topology.Drift](text)})
 		},
 		"migrate": func(a *app, format, text string) error {
 			plan := of[migration.Plan](text)
-			return a.printMigration(format, &plan)
+			return printMigration(a, format, &plan)
 		},
 		"migrate status": func(a *app, format, text string) error {
 			return (&migrationStatus{app: a, format: format}).print(of[migration.Status](text), errors.New(text))
@@ -160,7 +160,7 @@ func prints() map[string]func(a *app, format, text string) error {
 			return p.err
 		},
 		"top": func(a *app, format, text string) error {
-			return a.printPicture(of[top.Picture](text), topOptions{format: format, interval: time.Second})
+			return printPicture(a, of[top.Picture](text), topOptions{format: format, interval: time.Second})
 		},
 	}
 }

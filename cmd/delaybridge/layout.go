@@ -15,8 +15,8 @@ const layoutWithin = 2 * time.Second
 
 // neededTopology returns the topology of the settings with the lanes of the shards that Redis has. Where Redis does
 // not say, it is that of the settings, and standard error says so.
-func (a *app) neededTopology(ctx context.Context, settings config) *topology.Topology {
-	t, err := a.topologyInRedis(ctx, settings)
+func neededTopology(ctx context.Context, a *app, settings config) *topology.Topology {
+	t, err := topologyInRedis(ctx, a, settings)
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(a.err, "Redis does not say how many shards there are, so the setting counts: %d (%s)\n", t.Shards(), printable.Error(err))
 	}
@@ -24,11 +24,11 @@ func (a *app) neededTopology(ctx context.Context, settings config) *topology.Top
 }
 
 // topologyInRedis is neededTopology for those who say themselves that Redis does not answer.
-func (a *app) topologyInRedis(ctx context.Context, settings config) (*topology.Topology, error) {
+func topologyInRedis(ctx context.Context, a *app, settings config) (*topology.Topology, error) {
 	t := settings.Topology
 	within, cancel := context.WithTimeout(ctx, layoutWithin)
 	defer cancel()
-	err := a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+	err := usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 		needed, err := park.Topology(within)
 		if err == nil {
 			t = needed

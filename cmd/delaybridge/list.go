@@ -64,10 +64,10 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 		if filter.State, known = states[state]; !known {
 			return usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
 		}
-		return a.withPark(func(park *redisbridge.Park, c config) error {
-			n, err := a.list(cmd.Context(), *format, park, filter, limit)
+		return withPark(a, func(park *redisbridge.Park, c config) error {
+			n, err := listMessages(cmd.Context(), a, *format, park, filter, limit)
 			if err == nil && n == 0 {
-				a.tellUnlisted(cmd.Context(), c)
+				tellUnlisted(cmd.Context(), a, c)
 			}
 			return err
 		})
@@ -111,7 +111,7 @@ func (m *listedMessage) row() string {
 	return fmt.Sprintf(listRow, instantText(m.Due), printable.Text(m.ID), printable.Text(m.State), printable.Text(m.Key), printable.Text(string(m.Path)))
 }
 
-func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
+func listMessages(ctx context.Context, a *app, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
 	out := &stream{out: a.out, format: format, header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
 	var failed error
 	for e, err := range park.List(ctx, filter) {
@@ -145,7 +145,7 @@ func (a *app) list(ctx context.Context, format string, park *redisbridge.Park, f
 const unlistedPatience = 3 * time.Second
 
 // tellUnlisted says how many messages wait where Redis does not know them.
-func (a *app) tellUnlisted(ctx context.Context, c config) {
+func tellUnlisted(ctx context.Context, a *app, c config) {
 	ctx, cancel := context.WithTimeout(ctx, unlistedPatience)
 	defer cancel()
 	c.ConnectTimeout = min(c.ConnectTimeout, unlistedPatience)

@@ -64,7 +64,7 @@ goes on where an interrupted run has stopped.`,
 		if err := f.check(); err != nil {
 			return usage(err)
 		}
-		return a.migrate(cmd.Context(), settings, f, *format)
+		return planMigration(cmd.Context(), a, settings, f, *format)
 	}
 	cmd.AddCommand(newMigrateStatusCommand(a))
 	return cmd
@@ -102,12 +102,12 @@ func (f migrateFlags) names() map[string]string {
 	return names
 }
 
-func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, format string) error {
+func planMigration(ctx context.Context, a *app, settings config, f migrateFlags, format string) error {
 	management, err := managementOf(settings)
 	if err != nil {
 		return err
 	}
-	definitions, err := a.readDefinitions(ctx, settings, f, management)
+	definitions, err := readDefinitions(ctx, settings, f, management)
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, form
 		return err
 	}
 	if f.apply && len(plan.Exchanges) > 0 {
-		if err := a.applyMigration(ctx, settings, plan, f.skipMissing); err != nil {
+		if err := applyMigration(ctx, a, settings, plan, f.skipMissing); err != nil {
 			return err
 		}
 	}
-	if err := a.printMigration(format, plan); err != nil {
+	if err := printMigration(a, format, plan); err != nil {
 		return err
 	}
 	if left := plan.NotMigrated(); left != nil {
@@ -131,7 +131,7 @@ func (a *app) migrate(ctx context.Context, settings config, f migrateFlags, form
 	return nil
 }
 
-func (a *app) readDefinitions(ctx context.Context, settings config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
+func readDefinitions(ctx context.Context, settings config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
 	if f.definitions == "" {
 		uri, err := broker.ParseURI(settings.AMQPURL)
 		if err != nil {
@@ -172,7 +172,7 @@ func writeRest(path string, file []byte) error {
 
 // applyMigration creates what plan asks for. Nothing is created where something
 // stands in the way.
-func (a *app) applyMigration(ctx context.Context, settings config, plan *migration.Plan, skipMissing bool) error {
+func applyMigration(ctx context.Context, a *app, settings config, plan *migration.Plan, skipMissing bool) error {
 	described := settings.Described
 	var err error
 	if described.Entries, err = plan.Entries(described.Entries); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // printMigration prints plan: all of it is data.
-func (a *app) printMigration(format string, plan *migration.Plan) error {
+func printMigration(a *app, format string, plan *migration.Plan) error {
 	if format != formatTable {
 		encoder := json.NewEncoder(a.out)
 		encoder.SetEscapeHTML(false) // commands are to be copied
@@ -51,7 +51,7 @@ func (a *app) printMigration(format string, plan *migration.Plan) error {
 	if len(plan.Findings)+len(plan.Unseen) > 0 {
 		fmt.Fprintln(a.out, "\nNOT CARRIED OVER AS IT IS")
 		for _, f := range plan.Findings {
-			a.printFinding(f)
+			printFinding(a, f)
 		}
 		for _, unseen := range plan.Unseen {
 			fmt.Fprintf(a.out, "- not looked at: %s\n", printable.Text(unseen))
@@ -66,7 +66,7 @@ func (a *app) printMigration(format string, plan *migration.Plan) error {
 	return nil
 }
 
-func (a *app) printFinding(f migration.Finding) {
+func printFinding(a *app, f migration.Finding) {
 	subject := fmt.Sprintf("%s %s", f.Kind, f.Name)
 	if f.Exchange != "" && f.Exchange != f.Name {
 		subject = f.Exchange + ": " + subject

@@ -224,5 +224,5 @@ func unfinished(status migration.Status) error {
 			parts = append(parts, p.Exchange+" ("+p.State+")")
 		}
 	}
-	return codedError{exitDrift, fmt.Errorf("the plugin is still needed: %s", strings.Join(parts, ", "))}
+	return withCode(exitDrift, fmt.Errorf("the plugin is still needed: %s", strings.Join(parts, ", ")))
 }

@@ -27,7 +27,7 @@ func (s *migrationStatus) print(status migration.Status, failed error) error {
 		fmt.Fprintf(s.err, "nothing to look at: virtual host %q has no exchange of type %s\n", status.VHost, migration.PluginType)
 		return nil
 	}
-	if err := s.printProgress(status); err != nil {
+	if err := printProgress(s.app, status); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -36,7 +36,7 @@ func (s *migrationStatus) print(status migration.Status, failed error) error {
 	return nil
 }
 
-func (a *app) printProgress(status migration.Status) error {
+func printProgress(a *app, status migration.Status) error {
 	header := []string{"EXCHANGE", "STATE", "DELAYED", "FALLS/S", "IN/S", "ENTRY IN/S", "SILENT FOR", "EMPTY IN", "AT THE LATEST"}
 	err := emit(a.out, formatTable, status.Exchanges, header, func(p migration.Progress) []string {
 		delayed := "?"
@@ -64,9 +64,9 @@ func (a *app) printProgress(status migration.Status) error {
 		if p.RestsOn != "" {
 			fmt.Fprintf(a.out, "\n%s: the estimate rests on %s\n", printable.Text(p.Exchange), printable.Text(p.RestsOn))
 		}
-		a.printPublishers("connections that have published to "+printable.Text(p.Exchange), p.Publishers)
+		printPublishers(a, "connections that have published to "+printable.Text(p.Exchange), p.Publishers)
 	}
-	a.printPublishers("connections that have published in the virtual host, to whatever exchange", status.Publishers)
+	printPublishers(a, "connections that have published in the virtual host, to whatever exchange", status.Publishers)
 	if len(status.Unknown) > 0 {
 		fmt.Fprintln(a.out, "\nNOT KNOWN")
 	}
@@ -76,7 +76,7 @@ func (a *app) printProgress(status migration.Status) error {
 	return nil
 }
 
-func (a *app) printPublishers(title string, publishers []migration.Publisher) {
+func printPublishers(a *app, title string, publishers []migration.Publisher) {
 	if len(publishers) == 0 {
 		return
 	}

@@ -22,8 +22,8 @@ type parkUse struct {
 
 // openPark returns what knows of messages in Redis, and what closes its connections. It
 // does no I/O.
-func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
-	redis.SetLogger(redisLog{log})
+func openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
+	logRedis(log)
 	client, err := redisbridge.NewClient(c.RedisURL)
 	if err != nil {
 		return nil, nil, err
@@ -49,30 +49,30 @@ func (a *app) openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Pa
 }
 
 // withPark does work that needs Redis, for a command that only looks and changes.
-func (a *app) withPark(work func(*redisbridge.Park, config) error) error {
+func withPark(a *app, work func(*redisbridge.Park, config) error) error {
 	settings, err := a.settings.config()
 	if err != nil {
 		return err
 	}
-	return a.usePark(settings, parkUse{}, work)
+	return usePark(a, settings, parkUse{}, work)
 }
 
 // withTracedPark is withPark for a command that changes messages, which their traces show.
-func (a *app) withTracedPark(ctx context.Context, command string, work func(*redisbridge.Park, config) error) error {
+func withTracedPark(ctx context.Context, a *app, command string, work func(*redisbridge.Park, config) error) error {
 	settings, err := a.settings.config()
 	if err != nil {
 		return err
 	}
-	provider, flush, err := a.openTraces(ctx, command, a.logger(settings))
+	provider, flush, err := openTraces(ctx, a, command, a.logger(settings))
 	if err != nil {
 		return err
 	}
 	defer flush()
-	return a.usePark(settings, parkUse{provider: provider}, work)
+	return usePark(a, settings, parkUse{provider: provider}, work)
 }
 
-func (a *app) usePark(settings config, use parkUse, work func(*redisbridge.Park, config) error) error {
-	park, closePark, err := a.openPark(settings, a.logger(settings), use)
+func usePark(a *app, settings config, use parkUse, work func(*redisbridge.Park, config) error) error {
+	park, closePark, err := openPark(settings, a.logger(settings), use)
 	if err != nil {
 		return err
 	}
@@ -80,9 +80,12 @@ func (a *app) usePark(settings config, use parkUse, work func(*redisbridge.Park,
 	return work(park, settings)
 }
 
-// redisLog takes what go-redis would write to standard error by itself, for the
-// whole process. What matters of it we tell ourselves.
+// redisLog takes what go-redis would write to standard error by itself. What matters of it we
+// tell ourselves.
 type redisLog struct{ log *slog.Logger }
+
+// logRedis has go-redis write to log, for the whole process.
+func logRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
 
 func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 	l.log.Debug("redis client", "says", fmt.Sprintf(format, v...))

@@ -44,13 +44,13 @@ ready, and says why, and 4 that nothing answers.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), within)
 		defer cancel()
-		return a.probe(ctx, target)
+		return printAnswer(ctx, a, target)
 	}
 	return cmd
 }
 
-// probe prints the answer to one question. An error says that it is not the one that was hoped for.
-func (a *app) probe(ctx context.Context, target *url.URL) error {
+// printAnswer prints the answer to one question. An error says that it is not the one that was hoped for.
+func printAnswer(ctx context.Context, a *app, target *url.URL) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return usage(err)
@@ -60,7 +60,7 @@ func (a *app) probe(ctx context.Context, target *url.URL) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case err != nil:
-		return codedError{exitUnreachable, fmt.Errorf("nothing answers: %w; is it running, with --metrics-addr %s?", err, target.Host)}
+		return withCode(exitUnreachable, fmt.Errorf("nothing answers: %w; is it running, with --metrics-addr %s?", err, target.Host))
 	}
 	defer func() { _ = response.Body.Close() }()
 	said := bufio.NewScanner(response.Body)

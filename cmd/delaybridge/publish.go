@@ -191,17 +191,17 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	if err := j.service.listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := j.openTraces(ctx, "publish", log)
+	provider, flush, err := openTraces(ctx, j.app, "publish", log)
 	if err != nil {
 		return err
 	}
 	defer flush()
-	park, closePark, err := j.openPark(j.settings, log, parkUse{j.service, provider, true})
+	park, closePark, err := openPark(j.settings, log, parkUse{j.service, provider, true})
 	if err != nil {
 		return err
 	}
 	defer closePark()
-	p, err := j.service.newProducer(producer.Config{
+	p, err := newProducer(j.service, producer.Config{
 		AMQPURL: j.settings.AMQPURL, Topology: j.settings.Topology, Parker: park, Untracked: j.untracked,
 		ConnectionName: "delaybridge publish", GiveUpAfter: j.settings.ConnectTimeout, Logger: log,
 		TracerProvider: provider,
@@ -225,7 +225,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 }
 
 // newProducer makes a producer, which keeps metrics if they are served.
-func (s *service) newProducer(c producer.Config) (*producer.Producer, error) {
+func newProducer(s *service, c producer.Config) (*producer.Producer, error) {
 	if !s.counts() {
 		return producer.New(c)
 	}

@@ -51,7 +51,7 @@ func newQuarantineListCommand(a *app) *cobra.Command {
 	choice := newQuarantineChoice(cmd, false)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.inQuarantine(cmd.Context(), choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return inQuarantine(cmd.Context(), a, choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
@@ -71,7 +71,7 @@ func newQuarantineShowCommand(a *app) *cobra.Command {
 	choice := newQuarantineChoice(cmd, true)
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return a.inQuarantine(cmd.Context(), choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return inQuarantine(cmd.Context(), a, choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, detailsRow)
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
@@ -108,7 +108,7 @@ with 1 where a message could not be replayed; it stays.`,
 			return usage(fmt.Errorf("--to %q: use queue or ready", *to))
 		}
 		record := &redisbridge.AuditRecord{Action: auditReplay, Reason: *reason}
-		return a.inQuarantine(cmd.Context(), choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, replayRow, "ID", "TO", "RESULT")
 			failed := 0
 			err := q.Replay(ctx, f, quarantine.Replaying{To: target, Limit: choice.limit, Incomplete: *incomplete}, func(r quarantine.Replayed) error {
@@ -148,7 +148,7 @@ and --yes.`,
 			return usage(errors.New("--all removes everything: say so with --yes, or choose messages"))
 		}
 		record := &redisbridge.AuditRecord{Action: auditPurge, Reason: *reason}
-		return a.inQuarantine(cmd.Context(), choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
+		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Purge(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
@@ -261,7 +261,7 @@ func (c *quarantineChoice) words() string {
 
 // inQuarantine does work with the settings and the choice of a command line. Where it changes something, the
 // record that it makes is written to the audit log; without Redis it goes on with a warning.
-func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []string, record *redisbridge.AuditRecord,
+func inQuarantine(ctx context.Context, a *app, choice *quarantineChoice, ids []string, record *redisbridge.AuditRecord,
 	work func(context.Context, *quarantine.Quarantine, quarantine.Filter) error,
 ) error {
 	settings, err := a.settings.config()
@@ -279,7 +279,7 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 		a.sayTarget(settings)
 	}
 	log := a.logger(settings)
-	provider, flush, err := a.openTraces(ctx, "quarantine", log)
+	provider, flush, err := openTraces(ctx, a, "quarantine", log)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 	written := func(error) {}
 	if record != nil {
 		var closePark func()
-		if written, closePark = a.recordingQuarantine(ctx, settings, log, choice, ids, record); closePark != nil {
+		if written, closePark = recordingQuarantine(ctx, a, settings, log, choice, ids, record); closePark != nil {
 			defer closePark()
 		}
 	}
@@ -310,11 +310,11 @@ func (a *app) inQuarantine(ctx context.Context, choice *quarantineChoice, ids []
 
 // recordingQuarantine returns what writes the record of a command, once its outcome is in there. What removes
 // messages has a record before, too.
-func (a *app) recordingQuarantine(ctx context.Context, c config, log *slog.Logger, choice *quarantineChoice, ids []string,
+func recordingQuarantine(ctx context.Context, a *app, c config, log *slog.Logger, choice *quarantineChoice, ids []string,
 	record *redisbridge.AuditRecord,
 ) (written func(error), closePark func()) {
 	record.Details = choice.words()
-	park, closePark, err := a.openPark(c, log, parkUse{})
+	park, closePark, err := openPark(c, log, parkUse{})
 	if err != nil {
 		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
 		return func(error) {}, nil
@@ -325,7 +325,7 @@ func (a *app) recordingQuarantine(ctx context.Context, c config, log *slog.Logge
 		for _, id := range ids {
 			nameIn(&begun, id)
 		}
-		a.recordAudit(ctx, park, begun, nil)
+		recordAudit(ctx, a, park, begun, nil)
 	}
-	return func(err error) { a.recordAudit(ctx, park, *record, err) }, closePark
+	return func(err error) { recordAudit(ctx, a, park, *record, err) }, closePark
 }

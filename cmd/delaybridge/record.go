@@ -54,7 +54,7 @@ const auditWithin = 5 * time.Second
 
 // recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
 // interrupted. Where that is not possible a warning says so.
-func (a *app) recordAudit(ctx context.Context, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
+func recordAudit(ctx context.Context, a *app, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
 	if hopeless(ended) && len(r.Outcome) == 0 {
 		return // nothing was done
 	}

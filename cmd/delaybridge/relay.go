@@ -117,17 +117,17 @@ func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
 	if err := r.service.listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := r.openTraces(ctx, "relay", log)
+	provider, flush, err := openTraces(ctx, r.app, "relay", log)
 	if err != nil {
 		return err
 	}
 	defer flush()
-	park, closePark, err := r.openPark(r.settings, log, parkUse{r.service, provider, true})
+	park, closePark, err := openPark(r.settings, log, parkUse{r.service, provider, true})
 	if err != nil {
 		return err
 	}
 	defer closePark()
-	p, err := r.service.newProducer(producer.Config{
+	p, err := newProducer(r.service, producer.Config{
 		AMQPURL: r.settings.AMQPURL, Topology: r.settings.Topology, Parker: park,
 		ConnectionName: "delaybridge relay", Logger: log, TracerProvider: provider,
 	})

@@ -37,7 +37,7 @@ func awaitOutbox(ctx context.Context, store migrating) error {
 		}
 		select {
 		case <-ctx.Done():
-			return codedError{exitUnreachable, fmt.Errorf("cannot reach the database: %w", err)}
+			return withCode(exitUnreachable, fmt.Errorf("cannot reach the database: %w", err))
 		case <-time.After(retryRedis):
 		}
 	}

@@ -48,7 +48,7 @@ or recorded, and 4 if Redis is unreachable.`,
 		if err := when.Validate(time.Now()); err != nil {
 			return usage(err)
 		}
-		return a.withTracedPark(cmd.Context(), "reschedule", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "reschedule", func(park *redisbridge.Park, c config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -59,13 +59,13 @@ or recorded, and 4 if Redis is unreachable.`,
 			}
 			if *group != "" {
 				change, failed := park.RescheduleGroup(cmd.Context(), *group, when)
-				err = a.tellOfGroup(*format, rescheduling(), change, failed, &record)
+				err = tellOfGroup(a, *format, rescheduling(), change, failed, &record)
 			} else {
-				err = a.changeEach(cmd.Context(), *format, args, rescheduling(), &record, func(ctx context.Context, id string) (redisbridge.Change, error) {
+				err = changeEach(cmd.Context(), a, *format, args, rescheduling(), &record, func(ctx context.Context, id string) (redisbridge.Change, error) {
 					return park.Reschedule(ctx, id, when)
 				})
 			}
-			a.recordAudit(cmd.Context(), park, record, err)
+			recordAudit(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}

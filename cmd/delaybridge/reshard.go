@@ -60,7 +60,7 @@ It needs the permissions of a bridge.`,
 			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
 		a.sayTarget(settings)
-		return a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+		return usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 			r := reshard{app: a, park: park, settings: settings, shards: shards, format: *format, reason: *reason}
 			return r.run(cmd.Context(), *yes)
 		})
@@ -96,7 +96,7 @@ func (r *reshard) run(ctx context.Context, yes bool) error {
 		}
 		fmt.Fprintf(r.out, "Bridges would move all messages under prefix %s from %d to %d shards, while traffic goes on.\n",
 			r.settings.Topology.Prefix(), is.Shards, r.shards)
-		return codedError{exitDrift, errors.New("nothing was changed: to change it say --yes")}
+		return withCode(exitDrift, errors.New("nothing was changed: to change it say --yes"))
 	case is.Next == 0:
 		if err := r.begin(ctx, is); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (r *reshard) begin(ctx context.Context, is redisbridge.Resharding) error {
 		err = r.park.BeginReshard(ctx, r.shards)
 	}
 	record := redisbridge.AuditRecord{Action: auditReshard, Details: fmt.Sprintf("from %d to %d shards", is.Shards, r.shards), Reason: r.reason}
-	r.recordAudit(ctx, r.park, record, err)
+	recordAudit(ctx, r.app, r.park, record, err)
 	return err
 }
 

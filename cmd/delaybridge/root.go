@@ -28,17 +28,17 @@ func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitInterrupted {
-		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(a.located(err))))
+		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(located(a, err))))
 	}
 	return code
 }
 
 // located has an error that is about Redis say where that was looked for.
-func (a *app) located(err error) error {
+func located(a *app, err error) error {
 	if !errors.Is(err, redisbridge.ErrUnreachable) {
 		return err
 	}
-	c, wrong := a.settings.sources(a.settings.flags).Read()
+	c, wrong := a.settings.sources().Read()
 	if wrong != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newOptionsCommand(a),
 		newVersionCommand(a),
 	)
-	a.completions(root)
+	completions(a, root)
 	return root
 }
 

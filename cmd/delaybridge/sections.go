@@ -43,7 +43,7 @@ func settingFlags(cmd *cobra.Command) (names []string) {
 
 // fill sets the flags of cmd that are not given.
 func (s *flagSettings) fill(cmd *cobra.Command) error {
-	given, err := s.sources(s.flags).Section(cmd.Name(), settingFlags(cmd))
+	given, err := s.sources().Section(cmd.Name(), settingFlags(cmd))
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *flagSettings) sectionValues(root *cobra.Command) (values []settings.Val
 		if err != nil {
 			return nil, err
 		}
-		given, err := s.sources(s.flags).Section(name, settingFlags(cmd))
+		given, err := s.sources().Section(name, settingFlags(cmd))
 		if err != nil {
 			return nil, usage(err)
 		}

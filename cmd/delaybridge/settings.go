@@ -44,7 +44,10 @@ func addFlags(flags *pflag.FlagSet, setting settings.Setting) {
 	}
 }
 
-func (s *flagSettings) sources(flags *pflag.FlagSet) settings.Sources {
+// sources are where settings come from.
+func (s *flagSettings) sources() settings.Sources { return s.sourcesWith(s.flags) }
+
+func (s *flagSettings) sourcesWith(flags *pflag.FlagSet) settings.Sources {
 	return settings.Sources{
 		LookupEnv: s.lookupEnv, File: s.file, FileFrom: "flag --config", Context: s.context,
 		Flag: func(key string) (string, bool) {
@@ -56,7 +59,7 @@ func (s *flagSettings) sources(flags *pflag.FlagSet) settings.Sources {
 
 // values returns each setting with its source.
 func (s *flagSettings) values() ([]settings.Value, error) {
-	values, err := s.sources(s.flags).Values()
+	values, err := s.sources().Values()
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -65,7 +68,7 @@ func (s *flagSettings) values() ([]settings.Value, error) {
 
 // config reads and checks every setting.
 func (s *flagSettings) config() (config, error) {
-	c, err := s.sources(s.flags).Read()
+	c, err := s.sources().Read()
 	if err != nil {
 		return config{}, usage(err)
 	}
@@ -91,7 +94,7 @@ func (a *app) sayTarget(c config) {
 
 // own reads a setting that one command alone has, whose flags are among flags.
 func (s *flagSettings) own(c config, flags *pflag.FlagSet, setting settings.Setting) (settings.Value, error) {
-	sources := s.sources(flags)
+	sources := s.sourcesWith(flags)
 	v, err := sources.Value(setting)
 	if err != nil {
 		return v, usage(err)

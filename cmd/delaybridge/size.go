@@ -78,7 +78,7 @@ with room to spare. Of the settings, lead, tiers, shards, remember and dedupe-wi
 		if mean := d.Pending / d.Within.Seconds(); mean > d.Rate {
 			return usage(fmt.Errorf("--rate %s: with --pending %s, within %s, %.4g messages are due in a second on average: raise --rate or --within", rate, pending, within, mean))
 		}
-		return a.printFigures(*format, capacity.Measured().Figures(d))
+		return printFigures(a, *format, capacity.Measured().Figures(d))
 	}
 	return cmd
 }
@@ -99,7 +99,7 @@ func size(text string) (float64, error) {
 	return float64(n), err
 }
 
-func (a *app) printFigures(format string, figures []capacity.Figure) error {
+func printFigures(a *app, format string, figures []capacity.Figure) error {
 	err := emit(a.out, format, figures, []string{"WHAT", "NEEDED", "RESTS ON"}, func(f capacity.Figure) []string {
 		return []string{f.What, f.Text, f.RestsOn}
 	})

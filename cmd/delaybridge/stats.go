@@ -41,8 +41,8 @@ or RabbitMQ is unreachable.`,
 		if timeout <= 0 {
 			return usage(fmt.Errorf("--timeout %v: it must be positive", timeout))
 		}
-		return a.withPark(func(park *redisbridge.Park, c config) error {
-			return a.stats(cmd.Context(), timeout, *format, park, c)
+		return withPark(a, func(park *redisbridge.Park, c config) error {
+			return countMessages(cmd.Context(), a, timeout, *format, park, c)
 		})
 	}
 	return cmd
@@ -131,10 +131,10 @@ func inTime[T any](ctx context.Context, within time.Duration, source string, ask
 	case <-time.After(leaveWithin):
 	}
 	var none T
-	return none, codedError{exitUnreachable, fmt.Errorf("%s: %w: waited %v", source, errNoAnswer, within)}
+	return none, withCode(exitUnreachable, fmt.Errorf("%s: %w: waited %v", source, errNoAnswer, within))
 }
 
-func (a *app) stats(ctx context.Context, within time.Duration, format string, park *redisbridge.Park, c config) error {
+func countMessages(ctx context.Context, a *app, within time.Duration, format string, park *redisbridge.Park, c config) error {
 	s := statistics{At: time.Now().UTC().Truncate(time.Millisecond)}
 	shown := a.newWorking("counting in Redis")
 	defer shown.clear()
@@ -149,7 +149,7 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 	}
 	shown.describe("counting in RabbitMQ")
 	var brokerErr error
-	s.RabbitMQ, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return a.brokerStats(ctx, c) })
+	s.RabbitMQ, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return countInBroker(ctx, a, c) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -157,12 +157,12 @@ func (a *app) stats(ctx context.Context, within time.Duration, format string, pa
 	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.RabbitMQ == nil {
 		return err
 	}
-	return errors.Join(a.printStats(format, s), redisErr, brokerErr)
+	return errors.Join(printStats(a, format, s), redisErr, brokerErr)
 }
 
-// brokerStats asks over AMQP, whose answers are not old, and the management API for what
+// countInBroker asks over AMQP, whose answers are not old, and the management API for what
 // AMQP does not tell.
-func (a *app) brokerStats(ctx context.Context, c config) (*brokerStats, error) {
+func countInBroker(ctx context.Context, a *app, c config) (*brokerStats, error) {
 	management, err := managementIfAny(c)
 	if err != nil {
 		return nil, err

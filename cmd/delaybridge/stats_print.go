@@ -32,7 +32,7 @@ func (e entryStats) row() string {
 
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-func (a *app) printStats(format string, s statistics) error {
+func printStats(a *app, format string, s statistics) error {
 	switch format {
 	case formatJSON:
 		return printJSON(a.out, s)

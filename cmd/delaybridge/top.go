@@ -53,7 +53,7 @@ Redis. What is not known is shown as –, such as those rates where management-u
 		if o.interval < leastTopInterval {
 			return usage(fmt.Errorf("--interval %v: use %v or more", o.interval, leastTopInterval))
 		}
-		return a.top(cmd.Context(), o)
+		return watchInstallation(cmd.Context(), a, o)
 	}
 	return cmd
 }
@@ -64,7 +64,7 @@ type topOptions struct {
 	format        string
 }
 
-func (a *app) top(ctx context.Context, o topOptions) error {
+func watchInstallation(ctx context.Context, a *app, o topOptions) error {
 	settings, err := a.settings.config()
 	if err != nil {
 		return err
@@ -77,23 +77,23 @@ func (a *app) top(ctx context.Context, o topOptions) error {
 	if err != nil {
 		return err
 	}
-	park, closePark, err := a.openPark(settings, slog.New(slog.DiscardHandler), parkUse{}) // what is wrong is in the picture
+	park, closePark, err := openPark(settings, slog.New(slog.DiscardHandler), parkUse{}) // what is wrong is in the picture
 	if err != nil {
 		return err
 	}
 	defer closePark()
-	needed, _ := a.topologyInRedis(ctx, settings)
+	needed, _ := topologyInRedis(ctx, a, settings)
 	s := sampler.New(sampler.Config{
 		Park: park, Topology: needed, AMQPURL: settings.AMQPURL, Management: management, Interval: o.interval,
 	})
 	book := top.NewBook(needed, time.Now())
 	switch {
 	case live:
-		return a.topLive(ctx, o, s, book)
+		return topLive(ctx, a, o, s, book)
 	case o.format == formatJSONL && !o.once:
-		return a.topLines(ctx, o, s, book)
+		return topLines(ctx, a, o, s, book)
 	}
-	return a.topOnce(ctx, o, s, book)
+	return topOnce(ctx, a, o, s, book)
 }
 
 // leaveWithin bounds how long connections are closed once the terminal is as it was.
@@ -113,7 +113,7 @@ func leave(closing func()) {
 }
 
 // topLive draws until the user, a signal or a wrong configuration ends it.
-func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+func topLive(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(raw(a.out)), tea.WithoutSignalHandler()}
 	if o.noColor {
 		options = append(options, tea.WithColorProfile(colorprofile.Ascii))
@@ -137,7 +137,7 @@ func (a *app) topLive(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 }
 
 // topOnce looks twice, for the rates, and prints one picture.
-func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+func topOnce(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	defer leave(s.Close)
 	var failed error
 	look := func() {
@@ -161,7 +161,7 @@ func (a *app) topOnce(ctx context.Context, o topOptions, s *sampler.Sampler, boo
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errors.Join(a.printPicture(book.Picture(time.Now()), o), failed)
+	return errors.Join(printPicture(a, book.Picture(time.Now()), o), failed)
 }
 
 // lookFailed returns why a server is not in the picture: if for nothing else, its answer did not come in time.
@@ -176,7 +176,7 @@ func lookFailed(ctx context.Context, l top.Look) error {
 }
 
 // topLines prints a picture at each interval.
-func (a *app) topLines(ctx context.Context, o topOptions, s *sampler.Sampler, book *top.Book) error {
+func topLines(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	defer leave(s.Close)
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
@@ -185,7 +185,7 @@ func (a *app) topLines(ctx context.Context, o topOptions, s *sampler.Sampler, bo
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := a.printPicture(book.Picture(time.Now()), o); err != nil {
+		if err := printPicture(a, book.Picture(time.Now()), o); err != nil {
 			return err
 		}
 		select {
@@ -196,7 +196,7 @@ func (a *app) topLines(ctx context.Context, o topOptions, s *sampler.Sampler, bo
 	}
 }
 
-func (a *app) printPicture(p top.Picture, o topOptions) error {
+func printPicture(a *app, p top.Picture, o topOptions) error {
 	var err error
 	switch o.format {
 	case formatTable:

@@ -39,7 +39,7 @@ they belong to an exchange or a queue that is to be created; AMQP cannot show
 others. verify sees them.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	return a.changing(cmd, (*topology.Topology).Plan, "nothing to create: everything is there")
+	return changeOverAMQP(a, cmd, (*topology.Topology).Plan, "nothing to create: everything is there")
 }
 
 func newTopologyApplyCommand(a *app) *cobra.Command {
@@ -51,12 +51,12 @@ exchange or a queue of the same name has other properties, or the user lacks a
 permission, apply names every such fault and creates nothing.`,
 		Args: usageArgs(cobra.NoArgs),
 	}
-	return a.changing(cmd, (*topology.Topology).Apply, "nothing was created: everything was there")
+	return changeOverAMQP(a, cmd, (*topology.Topology).Apply, "nothing was created: everything was there")
 }
 
-// changing completes a command that plans or makes changes over AMQP. nothing
+// changeOverAMQP completes a command that plans or makes changes over AMQP. nothing
 // tells people that there are none.
-func (a *app) changing(cmd *cobra.Command,
+func changeOverAMQP(a *app, cmd *cobra.Command,
 	operation func(*topology.Topology, context.Context, topology.Channels) ([]topology.Change, error), nothing string,
 ) *cobra.Command {
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
@@ -67,13 +67,13 @@ func (a *app) changing(cmd *cobra.Command,
 		}
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = operation(a.neededTopology(ctx, settings), ctx, channels)
+			changes, err = operation(neededTopology(ctx, a, settings), ctx, channels)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return a.printChanges(*format, changes, nothing)
+		return printChanges(a, *format, changes, nothing)
 	}
 	return cmd
 }
@@ -97,7 +97,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		if err != nil {
 			return err
 		}
-		drifts, err := a.neededTopology(cmd.Context(), settings).Verify(cmd.Context(), management)
+		drifts, err := neededTopology(cmd.Context(), a, settings).Verify(cmd.Context(), management)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		}
 		err = printDrifts(a.out, *format, drifts)
 		if err == nil && len(drifts) > 0 {
-			err = codedError{exitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference"))}
+			err = withCode(exitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference")))
 		}
 		return err
 	}
@@ -144,7 +144,7 @@ everything back.`, topology.SettleTime),
 		if err != nil {
 			return err
 		}
-		options := topology.DeleteOptions{WithMessages: *givenUp, Check: a.nothingParked}
+		options := topology.DeleteOptions{WithMessages: *givenUp, Check: nothingParked(a)}
 		if *withParked {
 			options.Check = nil
 		}
@@ -152,7 +152,7 @@ everything back.`, topology.SettleTime),
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
-			changes, err = a.neededTopology(ctx, settings).Delete(ctx, channels, management, options)
+			changes, err = neededTopology(ctx, a, settings).Delete(ctx, channels, management, options)
 			return err
 		})
 		if held := (*topology.HeldError)(nil); errors.As(err, &held) {
@@ -160,39 +160,41 @@ everything back.`, topology.SettleTime),
 		}
 		switch {
 		case err == nil:
-			return a.printChanges(*format, changes, "nothing to delete: nothing is there")
+			return printChanges(a, *format, changes, "nothing to delete: nothing is there")
 		case cmd.Context().Err() != nil:
 			fmt.Fprintf(a.err, "interrupted: %s\n", printable.Error(err)) // says what it has left behind
 		}
 		if len(changes) > 0 {
-			err = errors.Join(err, a.printChanges(*format, changes, ""))
+			err = errors.Join(err, printChanges(a, *format, changes, ""))
 		}
 		return err
 	}
 	return cmd
 }
 
-// nothingParked fails where Redis has messages that are still to be promoted, or cannot
-// tell.
-func (a *app) nothingParked(ctx context.Context) error {
-	return a.withPark(func(park *redisbridge.Park, _ config) error {
-		stats, err := park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
-		if err != nil {
-			return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)
-		}
-		n := 0
-		for _, shard := range stats.Shards {
-			n += shard.Waiting()
-		}
-		if n > 0 {
-			return fmt.Errorf("messages are parked in Redis (%d): let them come out, cancel them, or leave them there (--with-parked)", n)
-		}
-		return nil
-	})
+// nothingParked returns what fails where Redis has messages that are still to be promoted, or
+// cannot tell.
+func nothingParked(a *app) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return withPark(a, func(park *redisbridge.Park, _ config) error {
+			stats, err := park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
+			if err != nil {
+				return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)
+			}
+			n := 0
+			for _, shard := range stats.Shards {
+				n += shard.Waiting()
+			}
+			if n > 0 {
+				return fmt.Errorf("messages are parked in Redis (%d): let them come out, cancel them, or leave them there (--with-parked)", n)
+			}
+			return nil
+		})
+	}
 }
 
 // printChanges prints changes, or for people what it means that there are none.
-func (a *app) printChanges(format string, changes []topology.Change, nothing string) error {
+func printChanges(a *app, format string, changes []topology.Change, nothing string) error {
 	if len(changes) == 0 && format == formatTable {
 		fmt.Fprintln(a.err, nothing)
 		return nil

@@ -66,12 +66,12 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 		if err := errors.Join(faults...); err != nil {
 			return usage(err)
 		}
-		return a.prune(cmd.Context(), settings, o, *format, *reason)
+		return prune(cmd.Context(), a, settings, o, *format, *reason)
 	}
 	return cmd
 }
 
-func (a *app) prune(ctx context.Context, settings config, o topology.PruneOptions, format, reason string) error {
+func prune(ctx context.Context, a *app, settings config, o topology.PruneOptions, format, reason string) error {
 	management, err := managementOf(settings)
 	if err != nil {
 		return err
@@ -82,14 +82,14 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Details)))
 	}
 	var removed, left []topology.Change
-	err = a.usePark(settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+	err = usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
 		o = park.PruneOptions(o)
 		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			removed, left, err = a.neededTopology(ctx, settings).Prune(ctx, channels, management, o)
+			removed, left, err = neededTopology(ctx, a, settings).Prune(ctx, channels, management, o)
 			return err
 		})
 		if len(removed) > 0 && !o.DryRun {
-			a.recordAudit(ctx, park, redisbridge.AuditRecord{
+			recordAudit(ctx, a, park, redisbridge.AuditRecord{
 				Action: auditPrune, Details: namesOf(removed), Outcome: map[string]int{"deleted": len(removed)}, Reason: reason,
 			}, err)
 		}
@@ -101,10 +101,10 @@ func (a *app) prune(ctx context.Context, settings config, o topology.PruneOption
 	}
 	items := slices.Concat(removed, left)
 	if err == nil || len(items) > 0 {
-		err = errors.Join(err, a.printChanges(format, items, "nothing to prune: nothing is left of another configuration"))
+		err = errors.Join(err, printChanges(a, format, items, "nothing to prune: nothing is left of another configuration"))
 	}
 	if err == nil && len(left) > 0 && !o.DryRun {
-		err = codedError{exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(left))}
+		err = withCode(exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(left)))
 	}
 	return err
 }

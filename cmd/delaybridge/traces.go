@@ -31,7 +31,7 @@ const flushTimeout = 3 * time.Second
 // openTraces returns what makes spans, and what sends the last of them, as OpenTelemetry's
 // environment variables say. Where they name no destination the provider is nil: nothing
 // is traced, and nothing runs.
-func (a *app) openTraces(ctx context.Context, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
+func openTraces(ctx context.Context, a *app, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
 	env := otelEnv(a.settings.lookupEnv)
 	if !env.on() {
 		return nil, func() {}, nil
@@ -43,7 +43,7 @@ func (a *app) openTraces(ctx context.Context, command string, log *slog.Logger) 
 	// in the environment, with their secrets. What matters of it env.check has told.
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Debug("traces", "error", err) }))
-	exporter, err := a.openExporter(ctx, env)
+	exporter, err := openExporter(ctx, a, env)
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("traces: %w", err))
 	}
@@ -69,7 +69,7 @@ func (a *app) openTraces(ctx context.Context, command string, log *slog.Logger) 
 	}, nil
 }
 
-func (a *app) openExporter(ctx context.Context, env otelEnv) (sdktrace.SpanExporter, error) {
+func openExporter(ctx context.Context, a *app, env otelEnv) (sdktrace.SpanExporter, error) {
 	switch {
 	case env.exporter() == "console":
 		return stdouttrace.New(stdouttrace.WithWriter(a.err))

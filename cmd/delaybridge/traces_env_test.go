@@ -14,7 +14,7 @@ func openTracesWith(t *testing.T, env map[string]string) (on bool, err error) {
 		value, ok := env[name]
 		return value, ok
 	})}
-	provider, flush, err := a.openTraces(t.Context(), "bridge", slog.New(slog.DiscardHandler))
+	provider, flush, err := openTraces(t.Context(), a, "bridge", slog.New(slog.DiscardHandler))
 	if err == nil {
 		flush()
 	}

@@ -39,8 +39,8 @@ The fields of a line are for people, apart from name and record: these are all t
 	readable := cmd.Flags().Bool("readable", false, "add routing key, headers and body to each line")
 	withoutLanes := cmd.Flags().Bool("without-lanes", false, "leave out what is in its lane: to move to another Redis beside the same RabbitMQ, which delivers that")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withPark(func(park *redisbridge.Park, c config) error {
-			return a.export(cmd.Context(), park, *readable, *withoutLanes, a.logger(c))
+		return withPark(a, func(park *redisbridge.Park, c config) error {
+			return exportTo(cmd.Context(), a, park, *readable, *withoutLanes, a.logger(c))
 		})
 	}
 	return cmd
@@ -71,7 +71,7 @@ func (m *exportedMessage) read() {
 	}
 }
 
-func (a *app) export(ctx context.Context, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
+func exportTo(ctx context.Context, a *app, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
 	bar := a.percentBar("exporting", true)
 	out := &stream{out: a.out, format: formatJSONL}
 	counts := map[redisbridge.State]int{}
@@ -131,13 +131,13 @@ number, and all others are imported.`,
 			}
 			input = file
 		}
-		return a.withPark(func(park *redisbridge.Park, _ config) error {
+		return withPark(a, func(park *redisbridge.Park, _ config) error {
 			record := redisbridge.AuditRecord{Action: auditImport, Details: "file " + args[0], Reason: *reason}
 			if args[0] == "-" {
 				record.Details = "standard input"
 			}
-			err := a.importFrom(cmd.Context(), park, input, size, *format, &record)
-			a.recordAudit(cmd.Context(), park, record, err)
+			err := importFrom(cmd.Context(), a, park, input, size, *format, &record)
+			recordAudit(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}
@@ -155,7 +155,7 @@ type imported struct {
 // importsAtOnce is how many lines share round trips.
 const importsAtOnce = 512
 
-func (a *app) importFrom(ctx context.Context, park *redisbridge.Park, input io.Reader, size int64, format string, record *redisbridge.AuditRecord) error {
+func importFrom(ctx context.Context, a *app, park *redisbridge.Park, input io.Reader, size int64, format string, record *redisbridge.AuditRecord) error {
 	bar := a.percentBar("importing", false)
 	var (
 		done  imported

@@ -14,7 +14,7 @@ func newVersionCommand(a *app) *cobra.Command {
 	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if *format != formatTable {
-			return a.printBuild()
+			return printBuild(a)
 		}
 		b := build()
 		_, err := fmt.Fprintln(a.out, strings.TrimSpace("delaybridge "+b.Version+" "+b.Commit+" "+b.Date))
@@ -23,7 +23,7 @@ func newVersionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printBuild() error { return json.NewEncoder(a.out).Encode(build()) }
+func printBuild(a *app) error { return json.NewEncoder(a.out).Encode(build()) }
 
 // versionFlag adds --version to a command that otherwise prints its help.
 func versionFlag(root *cobra.Command, a *app) {
@@ -33,7 +33,7 @@ func versionFlag(root *cobra.Command, a *app) {
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *asked && *format != formatTable:
-			return a.printBuild()
+			return printBuild(a)
 		case *asked:
 			_, err := fmt.Fprintln(a.out, "delaybridge "+version())
 			return err
