@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 )
 
+// version is that of the program.
 func version() string { return build().Version }
 
 // buildInfo is what `version` prints.
@@ -16,6 +17,7 @@ type buildInfo struct {
 	Go      string `json:"go"`
 }
 
+// build returns what the program was built from.
 func build() buildInfo {
 	b := buildInfo{Version: "(devel)", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

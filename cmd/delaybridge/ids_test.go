@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
 // Answers come in the order of the IDs, though the first is the last to have one, and no
@@ -92,71 +89,4 @@ func TestEachIDEnds(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	_ = write.Close() // for the reader that was left to itself
-}
-
-// Ctrl-C ends a command that waits for its standard input, after the answers to what was
-// under way.
-func TestCancelInterrupted(t *testing.T) {
-	t.Parallel()
-	env := servertest.ForTest(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	in, typed := io.Pipe()
-	printed, out := io.Pipe()
-	code := make(chan int, 1)
-	go func() {
-		args := []string{"cancel", "-o", "jsonl", "--redis-url", env.RedisURL, "--prefix", env.Prefix}
-		code <- run(ctx, args, streams{in: in, out: out, err: io.Discard}, func(string) (string, bool) { return "", false })
-	}()
-	fmt.Fprintln(typed, "o-1")
-	if lines := bufio.NewScanner(printed); !lines.Scan() || !strings.Contains(lines.Text(), `"id":"o-1","outcome":"recorded"`) {
-		t.Errorf("got %q", lines.Text())
-	}
-	interrupt()
-	defer typed.Close()
-	if got := <-code; got != exitInterrupted {
-		t.Errorf("exit code %d, want %d", got, exitInterrupted)
-	}
-}
-
-func TestStream(t *testing.T) {
-	t.Parallel()
-	type one struct {
-		N int `json:"n"`
-	}
-	for _, c := range []struct {
-		format, header string
-		n              int
-		want           string
-	}{
-		{formatTable, "HEAD", 0, ""},
-		{formatTable, "HEAD", 2, "HEAD\nrow 0\nrow 1\n"},
-		{formatTable, "", 2, "row 0\n\nrow 1\n"},
-		{formatJSON, "HEAD", 0, "[]\n"},
-		{formatJSON, "HEAD", 2, "[\n  {\n    \"n\": 0\n  },\n  {\n    \"n\": 1\n  }\n]\n"},
-		{formatJSONL, "HEAD", 0, ""},
-		{formatJSONL, "HEAD", 2, "{\"n\":0}\n{\"n\":1}\n"},
-	} {
-		var b strings.Builder
-		s := &stream{out: &b, format: c.format, header: c.header}
-		for i := range c.n {
-			if !s.add(one{i}, fmt.Sprintf("row %d  ", i)) {
-				t.Errorf("%s: item %d is refused", c.format, i)
-			}
-		}
-		if err := s.close(); err != nil || b.String() != c.want {
-			t.Errorf("%s of %d: got %q, %v; want %q", c.format, c.n, b.String(), err, c.want)
-		}
-	}
-	read, write := io.Pipe()
-	_ = read.Close()
-	s := &stream{out: write, format: formatJSON}
-	for range 2 {
-		if s.add(one{}, "") {
-			t.Error("what cannot be written goes on")
-		}
-	}
-	if err := s.close(); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("got %v, want ErrClosedPipe", err)
-	}
 }

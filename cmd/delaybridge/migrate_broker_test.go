@@ -70,7 +70,24 @@ func (s *mover) onto(t *testing.T, server *rabbitmq.Node) *mover {
 func (s *mover) holds(t *testing.T) int {
 	t.Helper()
 	code, stdout, stderr := runIn(t, s.env, "stats", "-o", "json", "--entries=orders=direct")
-	var counted statistics
+	type messages []struct {
+		Messages int `json:"messages"`
+	}
+	var counted struct {
+		Redis struct {
+			Parked    int `json:"parked"`
+			Promoting int `json:"promoting"`
+			InLane    int `json:"in_lane"`
+		} `json:"redis"`
+		RabbitMQ struct {
+			Tiers      messages `json:"tiers"`
+			Lanes      messages `json:"lanes"`
+			NotTaken   *int     `json:"not_taken"`
+			Inbox      *int     `json:"inbox"`
+			Unrouted   *int     `json:"unrouted"`
+			Quarantine *int     `json:"quarantine"`
+		} `json:"rabbitmq"`
+	}
 	if err := json.Unmarshal([]byte(stdout), &counted); code != exitOK || err != nil {
 		t.Fatalf("stats: exit code %d, %v: %s", code, err, stderr)
 	}

@@ -144,6 +144,7 @@ func raw(w io.Writer) io.Writer {
 	return w
 }
 
+// isTerminal reports whether a person looks at, or types into, one of the streams.
 func isTerminal(stream any) bool {
 	if w, ok := stream.(io.Writer); ok {
 		stream = raw(w)

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -76,5 +79,47 @@ func TestOutputFlag(t *testing.T) {
 		} else if code != exitOK && ran != "" {
 			t.Errorf("-o %q: ran all the same", value)
 		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	type one struct {
+		N int `json:"n"`
+	}
+	for _, c := range []struct {
+		format, header string
+		n              int
+		want           string
+	}{
+		{formatTable, "HEAD", 0, ""},
+		{formatTable, "HEAD", 2, "HEAD\nrow 0\nrow 1\n"},
+		{formatTable, "", 2, "row 0\n\nrow 1\n"},
+		{formatJSON, "HEAD", 0, "[]\n"},
+		{formatJSON, "HEAD", 2, "[\n  {\n    \"n\": 0\n  },\n  {\n    \"n\": 1\n  }\n]\n"},
+		{formatJSONL, "HEAD", 0, ""},
+		{formatJSONL, "HEAD", 2, "{\"n\":0}\n{\"n\":1}\n"},
+	} {
+		var b strings.Builder
+		s := &stream{out: &b, format: c.format, header: c.header}
+		for i := range c.n {
+			if !s.add(one{i}, fmt.Sprintf("row %d  ", i)) {
+				t.Errorf("%s: item %d is refused", c.format, i)
+			}
+		}
+		if err := s.close(); err != nil || b.String() != c.want {
+			t.Errorf("%s of %d: got %q, %v; want %q", c.format, c.n, b.String(), err, c.want)
+		}
+	}
+	read, write := io.Pipe()
+	_ = read.Close()
+	s := &stream{out: write, format: formatJSON}
+	for range 2 {
+		if s.add(one{}, "") {
+			t.Error("what cannot be written goes on")
+		}
+	}
+	if err := s.close(); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, want ErrClosedPipe", err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,11 +13,12 @@ func TestProbe(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/readyz":
-			answer(w, http.StatusServiceUnavailable, "not ready", "Redis does not answer\x1b[2J")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "not ready\nRedis does not answer\x1b[2J\n")
 		case "/slow":
 			<-r.Context().Done()
 		default:
-			answer(w, http.StatusOK, "ok")
+			_, _ = io.WriteString(w, "ok\n")
 		}
 	}))
 	t.Cleanup(server.Close)

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
@@ -183,59 +182,4 @@ func TestServerDiesUnderPublish(t *testing.T) {
 	if reported == 0 || confirmed+reported != last {
 		t.Errorf("%d lines confirmed and %d reported, of %d:\n%.3000s", confirmed, reported, last, &c.said)
 	}
-}
-
-func TestLinesThatAreTooLong(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", maxLineBytes+1)
-	reader := newLineReader(strings.NewReader("first\n" + long + "\n\nlast"))
-	for _, want := range []struct {
-		line string
-		n    int
-		err  error
-	}{{"first", 1, nil}, {"", 2, errLineTooLong}, {"last", 4, nil}, {"", 4, io.EOF}, {"", 4, io.EOF}} {
-		line, err := reader.next()
-		if string(line) != want.line || !errors.Is(err, want.err) || reader.n != want.n {
-			t.Errorf("got %.20q, %v, as line %d; want %+v", line, err, reader.n, want)
-		}
-	}
-	if _, err := newLineReader(strings.NewReader(long)).next(); !errors.Is(err, errLineTooLong) {
-		t.Errorf("without an end: got %v, want errLineTooLong", err)
-	}
-}
-
-func TestInputThatBreaksOff(t *testing.T) {
-	t.Parallel()
-	broken := io.MultiReader(strings.NewReader("one\n"), iotest.ErrReader(os.ErrPermission))
-	reader := newLineReader(broken)
-	if line, err := reader.next(); string(line) != "one" || err != nil {
-		t.Errorf("got %q, %v", line, err)
-	}
-	if _, err := reader.next(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
-		t.Errorf("got %v, want the reader's error", err)
-	}
-	if _, err := reader.next(); !errors.Is(err, io.EOF) {
-		t.Errorf("got %v, want the end", err)
-	}
-}
-
-func FuzzPublishLine(f *testing.F) {
-	for _, seed := range []string{
-		`{"id":"a","key":"k","in":"1s","body":{"x":[1]},"headers":{"a":{"b":[null,1.5]}}}`,
-		`{"id":"a","key":"k","at":"2030-01-01T08:00:00Z","body_base64":"AAE="}`, `null`, `[`, `{"headers":{"":1e999}}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		var p publication
-		if p.parse(line) != nil {
-			return
-		}
-		if err := p.message.Validate(); err != nil {
-			t.Errorf("parsed %q into what is not valid: %v", line, err)
-		}
-		if err := p.when.Validate(time.Now()); err != nil {
-			t.Errorf("parsed %q into what is not valid: %v", line, err)
-		}
-	})
 }

@@ -24,7 +24,7 @@ func ofSection(t *testing.T, env map[string]string, command, flag string, args .
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	return cmd.Flags().Lookup(flag), s.fill(cmd)
+	return cmd.Flags().Lookup(flag), cmd.PersistentPreRunE(cmd, nil)
 }
 
 // TestPrecedenceOfSections tries every flag of bridge and consume in every combination of sources.

@@ -24,10 +24,12 @@ type flagSettings struct {
 	logger    func(config) *slog.Logger // warns of files that others may read
 }
 
+// newSettings returns settings that take the environment from lookupEnv.
 func newSettings(lookupEnv func(string) (string, bool)) *flagSettings {
 	return &flagSettings{lookupEnv: lookupEnv}
 }
 
+// register adds a flag for each setting that all commands have. logger makes the log that warns.
 func (s *flagSettings) register(flags *pflag.FlagSet, logger func(config) *slog.Logger) {
 	s.flags, s.logger = flags, logger
 	flags.StringVar(&s.file, "config", "", fmt.Sprintf("YAML file with settings (environment: %s)", settings.FileVariable))
@@ -37,6 +39,7 @@ func (s *flagSettings) register(flags *pflag.FlagSet, logger func(config) *slog.
 	}
 }
 
+// addFlags adds the flags of a setting: for its value, and for the file that has it.
 func addFlags(flags *pflag.FlagSet, setting settings.Setting) {
 	flags.String(setting.Key, setting.Default, fmt.Sprintf("%s (environment: %s)", setting.Usage, setting.Env()))
 	if file := (settings.Setting{Key: setting.FileKey()}); file.Key != "" {

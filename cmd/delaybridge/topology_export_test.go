@@ -34,7 +34,12 @@ func TestTopologyExport(t *testing.T) {
 	}
 	kinds, kept := map[string]int{}, 0
 	for document := range strings.SplitSeq(out, "---\n") {
-		var r operatorResource
+		var r struct {
+			Kind string `json:"kind"`
+			Spec struct {
+				DeletionPolicy string `json:"deletionPolicy"`
+			} `json:"spec"`
+		}
 		if err := yaml.Unmarshal([]byte(document), &r); err != nil {
 			t.Fatalf("%v:\n%s", err, document)
 		}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/delaybridge/delaybridge/internal/servers/servertest"
+)
+
+// Ctrl-C ends a command that waits for its standard input, after the answers to what was
+// under way.
+func TestCancelInterrupted(t *testing.T) {
+	t.Parallel()
+	env := servertest.ForTest(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	in, typed := io.Pipe()
+	printed, out := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		args := []string{"cancel", "-o", "jsonl", "--redis-url", env.RedisURL, "--prefix", env.Prefix}
+		code <- run(ctx, args, streams{in: in, out: out, err: io.Discard}, func(string) (string, bool) { return "", false })
+	}()
+	fmt.Fprintln(typed, "o-1")
+	if lines := bufio.NewScanner(printed); !lines.Scan() || !strings.Contains(lines.Text(), `"id":"o-1","outcome":"recorded"`) {
+		t.Errorf("got %q", lines.Text())
+	}
+	interrupt()
+	defer typed.Close()
+	if got := <-code; got != exitInterrupted {
+		t.Errorf("exit code %d, want %d", got, exitInterrupted)
+	}
+}
