@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newAdoptCommand(a *app) *cobra.Command {
+func newAdoptCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt",
 		Short: "Go on with what Redis has, where bridges refuse that: it was emptied, is an older copy, or another installation's",
@@ -28,27 +29,27 @@ Without --yes it changes nothing, prints why Redis is refused and what adopting 
 or repeats, and exits with 3. Where nothing is refused it exits with 0.
 
 It needs the permissions of a bridge.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	yes := cmd.Flags().Bool("yes", false, "yes, adopt it")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		if settings.LogLevel == slog.LevelInfo {
 			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
-		a.sayTarget(settings)
+		a.SayTarget(settings)
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
 		c := redisbridge.Config{
-			Client: client, AMQPURL: settings.AMQPURL, Topology: settings.Topology, StartWithin: settings.ConnectTimeout, Logger: a.logger(settings),
+			Client: client, AMQPURL: settings.AMQPURL, Topology: settings.Topology, StartWithin: settings.ConnectTimeout, Logger: a.Logger(settings),
 		}
 		adoption, err := redisbridge.Adopt(cmd.Context(), c, func(redisbridge.Adoption) bool { return *yes })
 		if adoption.Adopted || err != nil && adoption.Refused != "" {
@@ -58,23 +59,23 @@ It needs the permissions of a bridge.`,
 			return err
 		}
 		switch *format {
-		case formatJSON:
-			err = printJSON(a.out, adoption)
-		case formatJSONL:
-			err = json.NewEncoder(a.out).Encode(adoption)
+		case cli.FormatJSON:
+			err = cli.PrintJSON(a.Out, adoption)
+		case cli.FormatJSONL:
+			err = json.NewEncoder(a.Out).Encode(adoption)
 		default:
-			_, err = fmt.Fprint(a.out, adoptionText(adoption))
+			_, err = fmt.Fprint(a.Out, adoptionText(adoption))
 		}
 		if err == nil && adoption.Refused != "" && !adoption.Adopted {
-			err = withCode(exitDrift, errors.New("nothing was changed: to adopt it say --yes"))
+			err = cli.WithCode(cli.ExitDrift, errors.New("nothing was changed: to adopt it say --yes"))
 		}
 		return err
 	}
 	return cmd
 }
 
-func recordAdoption(ctx context.Context, a *app, settings config, adoption redisbridge.Adoption, reason string, err error) error {
-	return errors.Join(err, usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+func recordAdoption(ctx context.Context, a *cli.App, settings cli.Config, adoption redisbridge.Adoption, reason string, err error) error {
+	return errors.Join(err, usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 		r := redisbridge.AuditRecord{Action: auditAdopt, Details: adoption.Refused, Reason: reason}
 		if adoption.Adopted {
 			r.Outcome = map[string]int{"adopted": 1}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newAuditCommand(a *app) *cobra.Command {
+func newAuditCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Print who has cancelled, rescheduled, imported, replayed, removed or erased what, and why",
@@ -35,7 +36,7 @@ erase, there is one more, which says begun.`,
 		Example: `  delaybridge audit --since 1d --action cancel
   delaybridge audit --id o-1 -o json
   delaybridge audit --follow >> audit.jsonl`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var f redisbridge.AuditFilter
 	since := cmd.Flags().String("since", "", "first instant, such as 2030-01-01T08:00:00Z, or how long ago, such as 1d")
@@ -43,24 +44,24 @@ erase, there is one more, which says begun.`,
 	cmd.Flags().StringVar(&f.ID, "id", "", "only records that name this ID")
 	cmd.Flags().IntVar(&f.Limit, "limit", 0, "the last so many records (default: no limit)")
 	cmd.Flags().BoolVar(&f.Follow, "follow", false, "go on with what is recorded from now on, until interrupted; prints jsonl unless -o says table")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.Follow && !cmd.Flags().Changed("output") {
-			*format = formatJSONL
+			*format = cli.FormatJSONL
 		}
 		var err error
-		if f.Since, err = parseSince(*since, time.Now()); err != nil {
-			return usage(fmt.Errorf("--since: %w", err))
+		if f.Since, err = cli.ParseSince(*since, time.Now()); err != nil {
+			return cli.Usage(fmt.Errorf("--since: %w", err))
 		}
 		switch {
 		case f.Action != "" && !slices.Contains(auditActions(), f.Action):
-			return usage(fmt.Errorf("--action %q: use %s", f.Action, strings.Join(auditActions(), ", ")))
+			return cli.Usage(fmt.Errorf("--action %q: use %s", f.Action, strings.Join(auditActions(), ", ")))
 		case f.Limit < 0:
-			return usage(fmt.Errorf("--limit %d: must not be negative", f.Limit))
-		case f.Follow && *format == formatJSON:
-			return usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
+			return cli.Usage(fmt.Errorf("--limit %d: must not be negative", f.Limit))
+		case f.Follow && *format == cli.FormatJSON:
+			return cli.Usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
 		}
-		return withPark(a, func(park *redisbridge.Park, _ config) error {
+		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			return printAudit(cmd.Context(), a, park, f, *format)
 		})
 	}
@@ -69,20 +70,20 @@ erase, there is one more, which says begun.`,
 
 const auditRow = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
 
-func printAudit(ctx context.Context, a *app, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
-	out := &stream{out: a.out, format: format, header: fmt.Sprintf(auditRow, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
+func printAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
+	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(auditRow, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
 	for r, err := range park.AuditLog(ctx, f) {
 		if err != nil {
-			return errors.Join(out.close(), err)
+			return errors.Join(out.Close(), err)
 		}
-		if !out.add(r, auditRowOf(r)) {
+		if !out.Add(r, auditRowOf(r)) {
 			break
 		}
 	}
-	if out.n == 0 && format == formatTable {
-		fmt.Fprintln(a.err, "the audit log has no record of that")
+	if out.N == 0 && format == cli.FormatTable {
+		fmt.Fprintln(a.Err, "the audit log has no record of that")
 	}
-	return out.close()
+	return out.Close()
 }
 
 func auditRowOf(r redisbridge.AuditRecord) string {

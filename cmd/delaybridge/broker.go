@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -13,7 +15,7 @@ import (
 )
 
 // withBroker does work on the topology over a connection.
-func withBroker(ctx context.Context, a *app, c config, work func(context.Context, topology.Channels) error) error {
+func withBroker(ctx context.Context, a *cli.App, c cli.Config, work func(context.Context, topology.Channels) error) error {
 	return withBrokerAs(ctx, a, c, "topology", "a command looks at exchanges and queues, or creates or deletes them", work)
 }
 
@@ -22,12 +24,12 @@ const closeWithin = 5 * time.Second
 
 // withBrokerAs does work over a connection that says what it is for. The connection
 // outlives ctx, so that work can put right what it has begun.
-func withBrokerAs(ctx context.Context, a *app, c config, name, about string, work func(context.Context, topology.Channels) error) error {
+func withBrokerAs(ctx context.Context, a *cli.App, c cli.Config, name, about string, work func(context.Context, topology.Channels) error) error {
 	if c.LogLevel == slog.LevelInfo {
 		c.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	conn, err := broker.New(broker.Config{
-		URL: c.AMQPURL, Name: "delaybridge " + name, About: about, GiveUpAfter: c.ConnectTimeout, Logger: a.logger(c),
+		URL: c.AMQPURL, Name: "delaybridge " + name, About: about, GiveUpAfter: c.ConnectTimeout, Logger: a.Logger(c),
 	})
 	if err != nil {
 		return err
@@ -62,9 +64,9 @@ type channels struct {
 func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }
 
 // management is a client of the management API for the virtual host of the AMQP URL.
-func managementOf(c config) (*topology.Management, error) {
+func managementOf(c cli.Config) (*topology.Management, error) {
 	if c.ManagementURL == "" {
-		return nil, usage(errors.New("management-url is empty, and this command needs the management API: set it"))
+		return nil, cli.Usage(errors.New("management-url is empty, and this command needs the management API: set it"))
 	}
 	if _, err := broker.New(broker.Config{URL: c.AMQPURL}); err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func managementOf(c config) (*topology.Management, error) {
 
 // managementIfAny is managementOf for what does without the API: where management-url is
 // empty, it returns nil.
-func managementIfAny(c config) (*topology.Management, error) {
+func managementIfAny(c cli.Config) (*topology.Management, error) {
 	if c.ManagementURL == "" {
 		return nil, nil
 	}

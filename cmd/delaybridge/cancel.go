@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newCancelCommand(a *app) *cobra.Command {
+func newCancelCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID... | cancel - | cancel --group GROUP",
 		Short: "Cancel messages, and say of each whether that came in time",
@@ -36,10 +37,10 @@ if one was too late.`,
 		Args: idsArgs(a),
 	}
 	entry, group := entryFlag(cmd), groupFlag(cmd)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -74,12 +75,12 @@ func cancelling() changing {
 			case redisbridge.OutcomeDone:
 				return "cancelled" + messagesText(c)
 			case redisbridge.OutcomeCancelledBefore:
-				return "cancelled before, at " + instantText(c.At)
+				return "cancelled before, at " + cli.InstantText(c.At)
 			case redisbridge.OutcomeDelivered:
-				return "too late: delivered at " + instantText(c.At)
+				return "too late: delivered at " + cli.InstantText(c.At)
 			case redisbridge.OutcomeRecorded:
 			}
-			return "recorded: dropped when it arrives, until " + instantText(c.Until)
+			return "recorded: dropped when it arrives, until " + cli.InstantText(c.Until)
 		},
 	}
 }
@@ -112,7 +113,7 @@ func (c changing) word(o redisbridge.Outcome) string {
 }
 
 // tellOfGroup prints what came of the messages of a group, and adds it to the record.
-func tellOfGroup(a *app, format string, what changing, g redisbridge.GroupChange, err error, record *redisbridge.AuditRecord) error {
+func tellOfGroup(a *cli.App, format string, what changing, g redisbridge.GroupChange, err error, record *redisbridge.AuditRecord) error {
 	if err != nil && len(g.Outcomes) == 0 {
 		return err
 	}
@@ -133,9 +134,9 @@ func tellOfGroup(a *app, format string, what changing, g redisbridge.GroupChange
 	if len(parts) == 0 {
 		parts = []string{"no message waits"}
 	}
-	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "GROUP", "OUTCOME")}
-	out.add(g, fmt.Sprintf(changedRow, printable.Text(g.Group), strings.Join(parts, ", ")))
-	if err := errors.Join(out.close(), err); err != nil {
+	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(changedRow, "GROUP", "OUTCOME")}
+	out.Add(g, fmt.Sprintf(changedRow, printable.Text(g.Group), strings.Join(parts, ", ")))
+	if err := errors.Join(out.Close(), err); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -148,9 +149,9 @@ const changedRow = "%-24s  %s"
 
 // changeEach changes each message, prints what came of it, and adds it to the record.
 func changeEach(
-	ctx context.Context, a *app, format string, ids []string, what changing, record *redisbridge.AuditRecord, change func(context.Context, string) (redisbridge.Change, error),
+	ctx context.Context, a *cli.App, format string, ids []string, what changing, record *redisbridge.AuditRecord, change func(context.Context, string) (redisbridge.Change, error),
 ) error {
-	out := &stream{out: a.out, format: format, header: fmt.Sprintf(changedRow, "ID", "OUTCOME")}
+	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(changedRow, "ID", "OUTCOME")}
 	bad := 0
 	var lost error
 	eachID(ctx, a, ids, change, func(id string, c redisbridge.Change, err error) bool {
@@ -164,14 +165,14 @@ func changeEach(
 			countIn(record, what.word(c.Outcome), 1)
 		} else {
 			countIn(record, "failed", 1)
-			m, text = unchanged{id, "failed", oneLine(err)}, "failed: "+oneLine(err)
+			m, text = unchanged{id, "failed", cli.OneLine(err)}, "failed: "+cli.OneLine(err)
 		}
 		if err != nil || !what.good(c.Outcome) {
 			bad++
 		}
-		return out.add(m, fmt.Sprintf(changedRow, printable.Text(id), printable.Text(text)))
+		return out.Add(m, fmt.Sprintf(changedRow, printable.Text(id), printable.Text(text)))
 	})
-	err := out.close()
+	err := out.Close()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -180,7 +181,7 @@ func changeEach(
 	case err != nil:
 		return err
 	case bad > 0:
-		return fmt.Errorf("%d of %d messages were not %s, or may not have been; see above", bad, out.n, what.done)
+		return fmt.Errorf("%d of %d messages were not %s, or may not have been; see above", bad, out.N, what.done)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -23,7 +24,7 @@ func TestCancelInterrupted(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := []string{"cancel", "-o", "jsonl", "--redis-url", env.RedisURL, "--prefix", env.Prefix}
-		code <- run(ctx, args, streams{in: in, out: out, err: io.Discard}, func(string) (string, bool) { return "", false })
+		code <- run(ctx, args, cli.Streams{In: in, Out: out, Err: io.Discard}, func(string) (string, bool) { return "", false })
 	}()
 	fmt.Fprintln(typed, "o-1")
 	if lines := bufio.NewScanner(printed); !lines.Scan() || !strings.Contains(lines.Text(), `"id":"o-1","outcome":"recorded"`) {
@@ -31,7 +32,7 @@ func TestCancelInterrupted(t *testing.T) {
 	}
 	interrupt()
 	defer typed.Close()
-	if got := <-code; got != exitInterrupted {
-		t.Errorf("exit code %d, want %d", got, exitInterrupted)
+	if got := <-code; got != cli.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", got, cli.ExitInterrupted)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -23,10 +24,10 @@ const (
 )
 
 // offer gives words that may complete what was typed, one at a time, until give returns false.
-type offer func(ctx context.Context, c config, cmd *cobra.Command, give func(word string) bool) error
+type offer func(ctx context.Context, c cli.Config, cmd *cobra.Command, give func(word string) bool) error
 
 // completions has cmd, and all below it, complete what only the servers or the settings know.
-func completions(a *app, cmd *cobra.Command) {
+func completions(a *cli.App, cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		completions(a, child)
 	}
@@ -78,9 +79,9 @@ func completions(a *app, cmd *cobra.Command) {
 }
 
 // complete asks for words, and is silent where the settings are wrong or a server does not answer.
-func complete(a *app, of offer) cobra.CompletionFunc {
+func complete(a *cli.App, of offer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		c, err := a.settings.sources().Read()
+		c, err := a.Settings.Sources().Read()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -121,7 +122,7 @@ func complete(a *app, of offer) cobra.CompletionFunc {
 }
 
 // offerIDs gives those that wait, the ones that are due next first.
-func offerIDs(ctx context.Context, c config, cmd *cobra.Command, give func(string) bool) error {
+func offerIDs(ctx context.Context, c cli.Config, cmd *cobra.Command, give func(string) bool) error {
 	park, closePark, err := openPark(c, slog.New(slog.DiscardHandler), parkUse{})
 	if err != nil {
 		return err
@@ -143,7 +144,7 @@ func offerIDs(ctx context.Context, c config, cmd *cobra.Command, give func(strin
 }
 
 // offerQueues gives those of others, which only the management API lists.
-func offerQueues(ctx context.Context, c config, _ *cobra.Command, give func(string) bool) error {
+func offerQueues(ctx context.Context, c cli.Config, _ *cobra.Command, give func(string) bool) error {
 	management, err := managementIfAny(c)
 	if err != nil || management == nil {
 		return err
@@ -162,14 +163,14 @@ func offerQueues(ctx context.Context, c config, _ *cobra.Command, give func(stri
 	return nil
 }
 
-func offerOwnQueues(_ context.Context, c config, _ *cobra.Command, give func(string) bool) error {
+func offerOwnQueues(_ context.Context, c cli.Config, _ *cobra.Command, give func(string) bool) error {
 	for _, q := range c.Topology.Queues() {
 		give(q.Name)
 	}
 	return nil
 }
 
-func offerEntries(_ context.Context, c config, _ *cobra.Command, give func(string) bool) error {
+func offerEntries(_ context.Context, c cli.Config, _ *cobra.Command, give func(string) bool) error {
 	for _, e := range c.Topology.Entries() {
 		give(e.Name)
 	}
@@ -177,7 +178,7 @@ func offerEntries(_ context.Context, c config, _ *cobra.Command, give func(strin
 }
 
 // offerShards gives the number of shards that Redis is in use with.
-func offerShards(ctx context.Context, c config, _ *cobra.Command, give func(string) bool) error {
+func offerShards(ctx context.Context, c cli.Config, _ *cobra.Command, give func(string) bool) error {
 	client, err := redisbridge.NewClient(c.RedisURL)
 	if err != nil {
 		return err
@@ -190,9 +191,9 @@ func offerShards(ctx context.Context, c config, _ *cobra.Command, give func(stri
 	return err
 }
 
-func completeContexts(a *app) cobra.CompletionFunc {
+func completeContexts(a *cli.App) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		all, err := a.settings.sources().Contexts()
+		all, err := a.Settings.Sources().Contexts()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

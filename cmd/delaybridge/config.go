@@ -3,23 +3,24 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
-func newConfigCommand(a *app) *cobra.Command {
+func newConfigCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{Use: "config", Short: "Show the settings in force"}
-	group(parent)
+	cli.Group(parent)
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Print each setting with its value and where it came from; passwords are left out",
 		Long: `Prints each setting with its value and where it came from; passwords are left out. The flags of
 bridge and consume follow, where environment or file set them.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(show, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(show, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	show.RunE = func(cmd *cobra.Command, _ []string) error {
-		values, err := a.settings.values()
+		values, err := a.Settings.Values()
 		if err != nil {
 			return err
 		}
@@ -28,12 +29,12 @@ bridge and consume follow, where environment or file set them.`,
 				values[i].Value = broker.Redact(v.Value)
 			}
 		}
-		own, err := a.settings.sectionValues(cmd.Root())
+		own, err := a.Settings.SectionValues(cmd.Root())
 		if err != nil {
 			return err
 		}
 		values = append(values, own...)
-		return emit(a.out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v settings.Value) []string {
+		return cli.Emit(a.Out, *format, values, []string{"SETTING", "VALUE", "SOURCE"}, func(v settings.Value) []string {
 			return []string{v.Key, v.Value, v.Source}
 		})
 	}

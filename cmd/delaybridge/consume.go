@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/consumer/ledger/redis"
@@ -20,7 +21,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newConsumeCommand(a *app) *cobra.Command {
+func newConsumeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "consume --queue QUEUE [--bind KEY]... [--exec COMMAND | --orders FILE] [--count N]",
 		Short: "Print messages as they become due, run a program for each, or close orders",
@@ -49,7 +50,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		Example: `  delaybridge consume --queue closing --bind order.unpaid --orders orders.db
   delaybridge consume --queue closing --bind order.unpaid --exec ./close-order.sh --once
   delaybridge consume --queue anything --bind '#' -o jsonl --count 1 --timeout 1m`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var c consumer.Config
 	var file string
@@ -57,7 +58,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	var withoutRedis, once bool
 	var timeout time.Duration
 	var bindArguments []string
-	run := &external{output: &lockedWriter{w: a.err}}
+	run := &external{output: &lockedWriter{w: a.Err}}
 	service := serviceFlags(cmd)
 	service.supervised = true
 	flags := cmd.Flags()
@@ -67,55 +68,55 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.StringArrayVar(&bindArguments, "bind-argument", nil, "NAME=TEXT, for an entry whose ready exchange has the type headers: a header that messages must have, or x-match; may be repeated")
 	flags.StringVar(&file, "orders", "", "close orders in this SQLite file")
 	flags.StringVar(&run.command, "exec", "", "have sh run this command for each message")
-	durationFlag(flags, &run.timeout, "exec-timeout", 0, "end a command that takes longer, which is then tried again (default: never)")
+	cli.DurationFlag(flags, &run.timeout, "exec-timeout", 0, "end a command that takes longer, which is then tried again (default: never)")
 	flags.BoolVar(&once, "once", false, "with --exec: remember in Redis for a week which messages the command has succeeded with")
-	durationFlag(flags, &timeout, "timeout", 0, "end after so long, in failure where --count was not reached (default: never)")
+	cli.DurationFlag(flags, &timeout, "timeout", 0, "end after so long, in failure where --count was not reached (default: never)")
 	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
 	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
 	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", defaults.Prefetch))
-	durationFlag(flags, &c.ConsumerTimeout, "consumer-timeout", defaults.ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
+	cli.DurationFlag(flags, &c.ConsumerTimeout, "consumer-timeout", defaults.ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
 	flags.BoolVar(&c.WaitForTopology, "wait-for-topology", false, "wait for the topology, and for a queue that is not declared here, where otherwise a first start fails")
 	orderBy := flags.String("order-by", "", "handle messages with the same id, or the same key, one at a time and in order")
 	flags.BoolVar(&c.SingleActive, "single-active", false, "with --bind: have the broker give all messages to one consumer at a time")
 	flags.IntVar(&c.Retry.Attempts, "max-attempts", defaults.RetryAttempts, fmt.Sprintf("how often to handle a message before it is quarantined; without Redis the default is %d", consumer.Retry{}.Held().Attempts))
-	durationFlag(flags, &c.Retry.Base, "retry-base", defaults.RetryBase, "how long to wait before the second attempt")
+	cli.DurationFlag(flags, &c.Retry.Base, "retry-base", defaults.RetryBase, "how long to wait before the second attempt")
 	flags.Float64Var(&c.Retry.Factor, "retry-factor", defaults.RetryFactor, "by what the pause grows from attempt to attempt")
-	durationFlag(flags, &c.Retry.Cap, "retry-cap", defaults.RetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
+	cli.DurationFlag(flags, &c.Retry.Cap, "retry-cap", defaults.RetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
 	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", defaults.RetryJitter, "the share of a pause that is left to chance, up to 1")
-	durationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.ConsumerDrainTimeout, "how long to finish the message in hand when stopped")
-	format := outputFlag(cmd, formatTable, formatJSONL)
-	a.fromSettings(cmd)
+	cli.DurationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.ConsumerDrainTimeout, "how long to finish the message in hand when stopped")
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSONL)
+	a.FromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		switch {
 		case c.Queue == "":
-			return usage(errors.New("--queue is missing: name the queue to consume"))
+			return cli.Usage(errors.New("--queue is missing: name the queue to consume"))
 		case count < 0:
-			return usage(fmt.Errorf("--count %d: must not be negative", count))
+			return cli.Usage(fmt.Errorf("--count %d: must not be negative", count))
 		case timeout < 0 || run.timeout < 0:
-			return usage(errors.New("--timeout and --exec-timeout must not be negative"))
+			return cli.Usage(errors.New("--timeout and --exec-timeout must not be negative"))
 		case run.command != "" && file != "":
-			return usage(errors.New("use --exec or --orders, not both"))
+			return cli.Usage(errors.New("use --exec or --orders, not both"))
 		case run.command == "" && (once || run.timeout > 0):
-			return usage(errors.New("--once and --exec-timeout are for --exec"))
+			return cli.Usage(errors.New("--once and --exec-timeout are for --exec"))
 		case once && withoutRedis:
-			return usage(errors.New("--once remembers in Redis: leave --without-redis out"))
+			return cli.Usage(errors.New("--once remembers in Redis: leave --without-redis out"))
 		}
 		if c.BindArguments, err = parseBindArguments(bindArguments); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		if timeout > 0 {
 			defer time.AfterFunc(timeout, stop).Stop()
 		}
-		p := &consumePrinter{out: a.out, format: *format, bodies: run.command == "" && file == "", count: count, timeout: timeout, stop: stop, closed: map[string]orders.Outcome{}}
+		p := &consumePrinter{out: a.Out, format: *format, bodies: run.command == "" && file == "", count: count, timeout: timeout, stop: stop, closed: map[string]orders.Outcome{}}
 		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
-		c.StartWithin, c.Logger = settings.ConnectTimeout, a.logger(settings)
+		c.StartWithin, c.Logger = settings.ConnectTimeout, a.Logger(settings)
 		c.Observe = p.observe
 		provider, flush, err := openTraces(ctx, a, "consume", c.Logger)
 		if err != nil {
@@ -128,12 +129,12 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		switch {
 		case c.Retry.Jitter < 0:
-			return usage(fmt.Errorf("--retry-jitter %v: use 0 to 1", c.Retry.Jitter))
+			return cli.Usage(fmt.Errorf("--retry-jitter %v: use 0 to 1", c.Retry.Jitter))
 		case c.Retry.Jitter == 0:
 			c.Retry.Jitter = -1
 		}
 		if c.OrderBy, err = parseOrderBy(*orderBy); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		if err := service.listen(ctx, c.Logger); err != nil {
 			return err
@@ -179,7 +180,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		instance, err := newConsumer(service, c)
 		if err != nil {
-			return usage(byFlags(err, consumerFields()...))
+			return cli.Usage(byFlags(err, consumerFields()...))
 		}
 		defer service.serve(ctx, func(context.Context) error { return instance.Check() })()
 		if err := await(); err != nil {
@@ -210,7 +211,7 @@ func consumerFields() []string {
 }
 
 // openLedger returns what remembers in Redis which messages a command has succeeded with.
-func openLedger(c config) (ledger.Ledger, func(), error) {
+func openLedger(c cli.Config) (ledger.Ledger, func(), error) {
 	client, err := redisbridge.NewClient(c.RedisURL)
 	if err != nil {
 		return nil, nil, err

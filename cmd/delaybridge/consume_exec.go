@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/message"
 )
@@ -99,7 +100,7 @@ func instantOrNothing(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return instantText(t)
+	return cli.InstantText(t)
 }
 
 // lockedWriter is for several programs at a time.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -58,7 +59,7 @@ const (
 )
 
 func (p *consumePrinter) header() {
-	if p.format == formatTable {
+	if p.format == cli.FormatTable {
 		p.row("ID", "ROUTING KEY", "PATH", "LATENESS", "OUTCOME", "BODY")
 	}
 }
@@ -87,7 +88,7 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 	if o.Outcome == consumer.Returned {
 		return // the consumer that gets it next prints it
 	}
-	if p.format == formatJSONL {
+	if p.format == cli.FormatJSONL {
 		p.note(0, json.NewEncoder(p.out).Encode(m))
 	} else {
 		p.row(printable.Text(m.ID), printable.Text(m.RoutingKey), printable.Text(string(m.Path)), m.lateness(), printable.Text(m.outcome()), m.beginning())
@@ -103,8 +104,8 @@ func (p *consumePrinter) observe(o consumer.Observation) {
 func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	m := &consumedMessage{
 		ID: o.Message.ID, RoutingKey: o.Message.RoutingKey, Path: o.Message.Journey.Path,
-		Published: instant(o.Message.Journey.Published), Due: instant(o.Message.Journey.Due),
-		Outcome: string(o.Outcome), Attempts: o.Attempts, Because: o.Arrival.Because(), At: instant(o.Arrival.At),
+		Published: cli.Instant(o.Message.Journey.Published), Due: cli.Instant(o.Message.Journey.Due),
+		Outcome: string(o.Outcome), Attempts: o.Attempts, Because: o.Arrival.Because(), At: cli.Instant(o.Arrival.At),
 	}
 	if m.Due != nil {
 		ms := floorMS(o.Lateness)
@@ -117,7 +118,7 @@ func (p *consumePrinter) describe(o *consumer.Observation) *consumedMessage {
 	if o.Err != nil {
 		m.Error = o.Err.Error()
 	}
-	m.Body, m.BodyBase64 = bodyOf(o.Message.Body)
+	m.Body, m.BodyBase64 = cli.BodyOf(o.Message.Body)
 	return m
 }
 
@@ -167,9 +168,9 @@ func (m *consumedMessage) outcome() string {
 	switch {
 	case m.At == nil:
 	case m.Because == "cancelled":
-		return m.Outcome + ": cancelled at " + instantText(*m.At)
+		return m.Outcome + ": cancelled at " + cli.InstantText(*m.At)
 	case m.Because == "rescheduled":
-		return m.Outcome + ": rescheduled, due " + instantText(*m.At)
+		return m.Outcome + ": rescheduled, due " + cli.InstantText(*m.At)
 	}
 	if m.Error != "" {
 		return m.Outcome + ": " + m.Error

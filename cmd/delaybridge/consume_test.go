@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -78,10 +80,10 @@ func TestConsumeInterrupted(t *testing.T) {
 		args []string
 		want int
 	}{
-		"without a count":        {nil, exitOK},
-		"before the count":       {[]string{"--count", "5"}, exitInterrupted},
-		"at the count":           {[]string{"--count", "1"}, exitOK},
-		"where nobody can write": {[]string{"--count", "5", "-o", "jsonl"}, exitFailed},
+		"without a count":        {nil, cli.ExitOK},
+		"before the count":       {[]string{"--count", "5"}, cli.ExitInterrupted},
+		"at the count":           {[]string{"--count", "1"}, cli.ExitOK},
+		"where nobody can write": {[]string{"--count", "5", "-o", "jsonl"}, cli.ExitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,9 +95,9 @@ func TestConsumeInterrupted(t *testing.T) {
 			code := make(chan int, 1)
 			go func() {
 				args := append([]string{"consume", "--queue", "closing", "--amqp-url", env.AMQPURL, "--redis-url", env.RedisURL, "--prefix", env.Prefix}, c.args...)
-				code <- run(ctx, args, streams{in: strings.NewReader(""), out: write, err: io.Discard}, func(string) (string, bool) { return "", false })
+				code <- run(ctx, args, cli.Streams{In: strings.NewReader(""), Out: write, Err: io.Discard}, func(string) (string, bool) { return "", false })
 			}()
-			if c.want == exitFailed {
+			if c.want == cli.ExitFailed {
 				_ = read.CloseWithError(errors.New("the reader has left"))
 			} else {
 				for lines := bufio.NewScanner(read); lines.Scan() && !strings.HasPrefix(lines.Text(), "m-1 "); {

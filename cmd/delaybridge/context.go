@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
@@ -17,7 +18,7 @@ type shownContext struct {
 	RedisURL string `json:"redis_url,omitempty"`
 }
 
-func newContextCommand(a *app) *cobra.Command {
+func newContextCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "context",
 		Short: "List the sets of settings that --context chooses from",
@@ -37,19 +38,19 @@ settings file, of credentials, and of all variables but those of connect-timeout
 log-format: what it leaves out has its default, and no management API. What removes something says
 which context it acts on. A file that others may read must have no passwords in it.`,
 	}
-	group(parent)
-	list := &cobra.Command{Use: "list", Short: "Print each context with its servers; passwords are left out", Args: usageArgs(cobra.NoArgs)}
-	format := outputFlag(list, formatTable, formatJSON, formatJSONL)
+	cli.Group(parent)
+	list := &cobra.Command{Use: "list", Short: "Print each context with its servers; passwords are left out", Args: cli.UsageArgs(cobra.NoArgs)}
+	format := cli.OutputFlag(list, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	list.RunE = func(*cobra.Command, []string) error {
-		all, err := a.settings.sources().Contexts()
+		all, err := a.Settings.Sources().Contexts()
 		if err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		shown := []shownContext{}
 		for _, c := range all {
 			shown = append(shown, shownContext{c.Name, cmp.Or(c.Value("prefix"), defaultOf("prefix")), urlOf(c, "amqp-url"), urlOf(c, "redis-url")})
 		}
-		return emit(a.out, *format, shown, []string{"NAME", "PREFIX", "AMQP URL", "REDIS URL"}, func(c shownContext) []string {
+		return cli.Emit(a.Out, *format, shown, []string{"NAME", "PREFIX", "AMQP URL", "REDIS URL"}, func(c shownContext) []string {
 			return []string{c.Name, c.Prefix, c.AMQPURL, c.RedisURL}
 		})
 	}

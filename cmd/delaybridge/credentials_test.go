@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
@@ -111,7 +112,7 @@ func TestWrongSecretFiles(t *testing.T) {
 				args = append([]string{"topology", "plan"}, args...)
 			}
 			code, stdout, stderr := runIn(t, c.env, args...)
-			if code != exitUsage || stdout != "" || strings.Contains(stderr, "s3cr3t") {
+			if code != cli.ExitUsage || stdout != "" || strings.Contains(stderr, "s3cr3t") {
 				t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 			}
 			for _, want := range c.want {
@@ -143,7 +144,7 @@ func TestDatabaseURLInFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := runIn(t, c.env, append([]string{"relay", "--list-failed"}, c.args...)...)
-			if code != exitOK || !strings.HasPrefix(stdout, "SEQ") {
+			if code != cli.ExitOK || !strings.HasPrefix(stdout, "SEQ") {
 				t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 			}
 			if n := strings.Count(stderr, "others may read a file with a password"); n != c.warns && runtime.GOOS != "windows" {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/doctor"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newDoctorCommand(a *app) *cobra.Command {
+func newDoctorCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the whole installation, and say what is wrong and what mends it",
@@ -36,19 +37,19 @@ is unreachable; notes alone are no reason.`,
 		Example: `  delaybridge doctor
   delaybridge doctor --rabbitmqctl 'docker exec rabbitmq rabbitmqctl' -o json
   delaybridge doctor --ignore redis-settings-unseen,one-bridge`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	control := cmd.Flags().String("rabbitmqctl", "", "how to run rabbitmqctl on a node: the program, and arguments, separated by spaces")
 	ignore := cmd.Flags().StringSlice("ignore", nil, "codes of findings to leave out, comma-separated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		for _, code := range *ignore {
 			if !slices.Contains(doctor.Codes(), code) {
-				return usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
+				return cli.Usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
 			}
 		}
 		management, err := managementIfAny(settings)
@@ -62,13 +63,13 @@ is unreachable; notes alone are no reason.`,
 		}
 		defer func() { _ = client.Close() }()
 		needed, _ := topologyInRedis(cmd.Context(), a, settings) // that Redis does not answer is a finding
-		shown := a.newWorking("examining")
+		shown := a.NewWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
 			Topology: needed, Shards: settings.Topology.Shards(), AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,
 			RabbitMQCtl: strings.Fields(*control), Patience: settings.ConnectTimeout,
-			Progress: func(left []string) { shown.describe("examining: " + firstFew(left)) },
+			Progress: func(left []string) { shown.Describe("examining: " + firstFew(left)) },
 		})
-		shown.clear()
+		shown.Clear()
 		if err != nil {
 			return err
 		}
@@ -78,9 +79,9 @@ is unreachable; notes alone are no reason.`,
 		}
 		switch {
 		case report.Unreachable():
-			return withCode(exitUnreachable, errors.New("a server is unreachable"))
+			return cli.WithCode(cli.ExitUnreachable, errors.New("a server is unreachable"))
 		case report.Severe():
-			return withCode(exitDrift, fmt.Errorf("findings: %s", summary(report)))
+			return cli.WithCode(cli.ExitDrift, fmt.Errorf("findings: %s", summary(report)))
 		}
 		return nil
 	}
@@ -113,10 +114,10 @@ func summary(r doctor.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-func printReport(a *app, format string, r doctor.Report) error {
-	if format != formatTable {
-		encoder := json.NewEncoder(a.out)
-		if format == formatJSON {
+func printReport(a *cli.App, format string, r doctor.Report) error {
+	if format != cli.FormatTable {
+		encoder := json.NewEncoder(a.Out)
+		if format == cli.FormatJSON {
 			encoder.SetIndent("", "  ")
 		}
 		encoder.SetEscapeHTML(false) // commands are to be read
@@ -153,6 +154,6 @@ func printReport(a *app, format string, r doctor.Report) error {
 	} else {
 		fmt.Fprintf(&text, "\n%s%s; docs/findings.md has an entry for each\n", summary(r), doctor.StatisticsNote)
 	}
-	_, err := a.out.Write([]byte(text.String()))
+	_, err := a.Out.Write([]byte(text.String()))
 	return err
 }

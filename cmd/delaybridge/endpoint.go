@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 )
 
@@ -43,7 +44,7 @@ func (e *endpoint) encrypted() bool { return e.certFile != "" }
 // unused returns an error where something is said of what is not served.
 func (e *endpoint) unused() error {
 	if *e != (endpoint{}) {
-		return usage(errors.New("--metrics-cert-file, --metrics-key-file and --metrics-token-file mean nothing without --metrics-addr: give that, too"))
+		return cli.Usage(errors.New("--metrics-cert-file, --metrics-key-file and --metrics-token-file mean nothing without --metrics-addr: give that, too"))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -97,7 +98,7 @@ func TestWrongMetricsFiles(t *testing.T) {
 	} {
 		cmd := command(t, vars, append([]string{"bridge"}, arguments...)...)
 		output, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(output), says) {
+		if code := cmd.ProcessState.ExitCode(); code != cli.ExitUsage || !strings.Contains(string(output), says) {
 			t.Errorf("%s: exit code %d: %s", arguments, code, output)
 		}
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newEraseCommand(a *app) *cobra.Command {
+func newEraseCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "erase ID...",
 		Short: "Remove messages and all that is remembered of them, and say where they may still be",
@@ -42,7 +43,7 @@ quarantine or unrouted could not be reached, and 4 if Redis is unreachable: then
 was removed from there.`,
 		Example: `  delaybridge erase o-1 --reason 'request 4711'
   delaybridge erase o-1 o-2 --entry orders -o json`,
-		Args: usageArgs(func(_ *cobra.Command, ids []string) error {
+		Args: cli.UsageArgs(func(_ *cobra.Command, ids []string) error {
 			if len(ids) == 0 {
 				return errors.New("name at least one ID")
 			}
@@ -55,16 +56,16 @@ was removed from there.`,
 		}),
 	}
 	entry := entryFlag(cmd)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return withTracedPark(cmd.Context(), a, "erase", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "erase", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
 			}
-			a.sayTarget(c)
-			e := &eraser{app: a, park: park, config: c, entry: *entry}
+			a.SayTarget(c)
+			e := &eraser{App: a, park: park, config: c, entry: *entry}
 			for _, id := range ids {
 				if !slices.Contains(e.ids, id) {
 					e.ids = append(e.ids, id)
@@ -78,9 +79,9 @@ was removed from there.`,
 
 // eraser erases messages.
 type eraser struct {
-	*app
+	*cli.App
 	park   *redisbridge.Park
-	config config
+	config cli.Config
 	entry  string
 	ids    []string
 	record redisbridge.AuditRecord
@@ -96,9 +97,9 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	}
 	begun := e.record
 	begun.Begun = true
-	recordAudit(ctx, e.app, e.park, begun, nil)
+	recordAudit(ctx, e.App, e.park, begun, nil)
 
-	bar := e.percentBar("erasing", false)
+	bar := e.NewBar("erasing", false)
 	var erased []redisbridge.Erasure
 	var failed error
 	for _, id := range e.ids {
@@ -108,9 +109,9 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 		}
 		countIn(&e.record, "removed from redis", one.Places[0].Removed)
 		erased = append(erased, one)
-		bar.reached(float64(len(erased)) / float64(len(e.ids)))
+		bar.Reached(float64(len(erased)) / float64(len(e.ids)))
 	}
-	bar.clear()
+	bar.Clear()
 	bad := 0
 	for _, queue := range []struct{ place, name string }{
 		{"quarantine", e.config.Topology.Quarantine()}, {"unrouted", e.config.Topology.Unrouted()},
@@ -123,7 +124,7 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 			place := redisbridge.ErasurePlace{Place: queue.place, Queue: queue.name, Removed: removed[erased[i].ID]}
 			countIn(&e.record, "removed from "+queue.place, place.Removed)
 			if err != nil {
-				place.Error = oneLine(err)
+				place.Error = cli.OneLine(err)
 			}
 			erased[i].Places = slices.Insert(erased[i].Places, 1, place)
 		}
@@ -138,9 +139,9 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case err == nil && bad > 0:
-		err = withCode(exitFailed, errors.New("a queue could not be reached, so messages may be there still: see above, and erase again"))
+		err = cli.WithCode(cli.ExitFailed, errors.New("a queue could not be reached, so messages may be there still: see above, and erase again"))
 	}
-	recordAudit(ctx, e.app, e.park, e.record, err)
+	recordAudit(ctx, e.App, e.park, e.record, err)
 	return err
 }
 
@@ -151,7 +152,7 @@ func (e *eraser) purge(ctx context.Context, queue string) (map[string]int, error
 		settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	q, err := quarantine.New(quarantine.Config{
-		URL: settings.AMQPURL, Topology: settings.Topology, Queue: queue, GiveUpAfter: settings.ConnectTimeout, Logger: e.logger(settings),
+		URL: settings.AMQPURL, Topology: settings.Topology, Queue: queue, GiveUpAfter: settings.ConnectTimeout, Logger: e.Logger(settings),
 	})
 	removed := map[string]int{}
 	if err == nil {
@@ -166,14 +167,14 @@ func (e *eraser) purge(ctx context.Context, queue string) (map[string]int, error
 const erasureRow = "%-24s  %-16s  %-7s  %-24s  %s"
 
 func (e *eraser) print(format string, erased []redisbridge.Erasure) error {
-	out := &stream{out: e.out, format: format}
-	if format != formatTable {
+	out := &cli.Stream{Out: e.Out, Format: format}
+	if format != cli.FormatTable {
 		for _, one := range erased {
-			out.add(one, "")
+			out.Add(one, "")
 		}
-		return out.close()
+		return out.Close()
 	}
-	out.header = fmt.Sprintf(erasureRow, "ID", "PLACE", "REMOVED", "UNTIL", "NOTE")
+	out.Header = fmt.Sprintf(erasureRow, "ID", "PLACE", "REMOVED", "UNTIL", "NOTE")
 	for _, one := range erased {
 		for _, p := range one.Places {
 			removed, until, note := "-", "-", cmp.Or(p.Note, p.Queue)
@@ -186,8 +187,8 @@ func (e *eraser) print(format string, erased []redisbridge.Erasure) error {
 			if p.Error != "" {
 				note = "failed: " + p.Error
 			}
-			out.add(p, fmt.Sprintf(erasureRow, printable.Text(one.ID), printable.Text(p.Place), removed, until, printable.Text(note)))
+			out.Add(p, fmt.Sprintf(erasureRow, printable.Text(one.ID), printable.Text(p.Place), removed, until, printable.Text(note)))
 		}
 	}
-	return out.close()
+	return out.Close()
 }

@@ -13,11 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newGetCommand(a *app) *cobra.Command {
+func newGetCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID... | get - | get --group GROUP",
 		Short: "Show where messages are now, and what is known of them",
@@ -34,9 +35,9 @@ code is 1 if one of them is unknown.`,
 		Args: idsArgs(a),
 	}
 	entry, group := entryFlag(cmd), groupFlag(cmd)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withPark(a, func(park *redisbridge.Park, c config) error {
+		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -67,8 +68,8 @@ func idsOfGroup(ctx context.Context, park *redisbridge.Park, group string) ([]st
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-func showEach(ctx context.Context, a *app, format string, ids []string, park *redisbridge.Park) error {
-	out := &stream{out: a.out, format: format}
+func showEach(ctx context.Context, a *cli.App, format string, ids []string, park *redisbridge.Park) error {
+	out := &cli.Stream{Out: a.Out, Format: format}
 	asked, unknown := 0, 0
 	var lost, failed error
 	eachID(ctx, a, ids, park.GetAll, func(id string, all []redisbridge.MessageState, err error) bool {
@@ -83,16 +84,16 @@ func showEach(ctx context.Context, a *app, format string, ids []string, park *re
 		if len(all) == 0 {
 			unknown++
 			m := &redisbridge.MessageState{ID: id}
-			return out.add(m, tableOf(m))
+			return out.Add(m, tableOf(m))
 		}
 		for i := range all {
-			if !out.add(&all[i], tableOf(&all[i])) {
+			if !out.Add(&all[i], tableOf(&all[i])) {
 				return false
 			}
 		}
 		return true
 	})
-	err := out.close()
+	err := out.Close()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -123,11 +124,11 @@ func tableOf(m *redisbridge.MessageState) string {
 	line("STATE", cmp.Or(string(m.State), "unknown"))
 	line("WHERE", m.Where())
 	if !m.Due.IsZero() {
-		line("DUE", instantText(m.Due))
+		line("DUE", cli.InstantText(m.Due))
 	}
 	line("PATH", string(m.Path))
 	if !m.PromoteAt.IsZero() {
-		line("PROMOTED AT", instantText(m.PromoteAt))
+		line("PROMOTED AT", cli.InstantText(m.PromoteAt))
 	}
 	if m.HasMessage() {
 		line("KEY", m.Message.RoutingKey)
@@ -145,7 +146,7 @@ func tableOf(m *redisbridge.MessageState) string {
 		if i == 0 {
 			name = "HISTORY"
 		}
-		fmt.Fprintf(table, "%s\t%s  %s\n", name, instantText(event.At), printable.Text(event.Event))
+		fmt.Fprintf(table, "%s\t%s  %s\n", name, cli.InstantText(event.At), printable.Text(event.Event))
 	}
 	_ = table.Flush()
 	return b.String()
@@ -153,9 +154,9 @@ func tableOf(m *redisbridge.MessageState) string {
 
 // noteLoss says on standard error that Redis has lost messages of late, where it has: then
 // that an ID is unknown says little.
-func noteLoss(ctx context.Context, a *app, park *redisbridge.Park) {
+func noteLoss(ctx context.Context, a *cli.App, park *redisbridge.Park) {
 	loss, seen, err := park.Loss(ctx)
 	if seen && err == nil {
-		fmt.Fprintf(a.err, "delaybridge: Redis has lost messages that were parked: %s\n", printable.Text(loss.String()))
+		fmt.Fprintf(a.Err, "delaybridge: Redis has lost messages that were parked: %s\n", printable.Text(loss.String()))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/internal/doctor"
@@ -82,117 +83,117 @@ func of[T any](text string) T {
 }
 
 // prints are what the commands print of what they have found, without a server.
-func prints() map[string]func(a *app, format, text string) error {
-	return map[string]func(a *app, format, text string) error{
-		"get": func(a *app, format, text string) error {
-			out := &stream{out: a.out, format: format}
+func prints() map[string]func(a *cli.App, format, text string) error {
+	return map[string]func(a *cli.App, format, text string) error{
+		"get": func(a *cli.App, format, text string) error {
+			out := &cli.Stream{Out: a.Out, Format: format}
 			m := of[redisbridge.MessageState](text)
-			out.add(m, tableOf(&m))
+			out.Add(m, tableOf(&m))
 			m.Unreadable = nil // shows the rest
-			out.add(m, tableOf(&m))
-			return out.close()
+			out.Add(m, tableOf(&m))
+			return out.Close()
 		},
-		"list": func(a *app, format, text string) error {
-			out := &stream{out: a.out, format: format}
+		"list": func(a *cli.App, format, text string) error {
+			out := &cli.Stream{Out: a.Out, Format: format}
 			m := of[listedMessage](text)
-			out.add(m, m.row())
-			return out.close()
+			out.Add(m, m.row())
+			return out.Close()
 		},
-		"stats": func(a *app, format, text string) error { return printStats(a, format, of[statistics](text)) },
-		"cancel": func(a *app, format, text string) error {
+		"stats": func(a *cli.App, format, text string) error { return printStats(a, format, of[statistics](text)) },
+		"cancel": func(a *cli.App, format, text string) error {
 			_ = changeEach(context.Background(), a, format, []string{text}, cancelling(), &redisbridge.AuditRecord{}, func(context.Context, string) (redisbridge.Change, error) {
 				return redisbridge.Change{}, errors.New(text)
 			})
 			return nil
 		},
-		"cancel --group": func(a *app, format, text string) error {
+		"cancel --group": func(a *cli.App, format, text string) error {
 			group := redisbridge.GroupChange{Group: text, Outcomes: map[redisbridge.Outcome]int{redisbridge.OutcomeDone: 1}}
 			return tellOfGroup(a, format, cancelling(), group, nil, &redisbridge.AuditRecord{})
 		},
-		"audit": func(a *app, format, text string) error {
-			out := &stream{out: a.out, format: format}
+		"audit": func(a *cli.App, format, text string) error {
+			out := &cli.Stream{Out: a.Out, Format: format}
 			r := of[redisbridge.AuditRecord](text)
-			out.add(r, auditRowOf(r))
-			return out.close()
+			out.Add(r, auditRowOf(r))
+			return out.Close()
 		},
-		"erase": func(a *app, format, text string) error {
-			return (&eraser{app: a}).print(format, []redisbridge.Erasure{of[redisbridge.Erasure](text)})
+		"erase": func(a *cli.App, format, text string) error {
+			return (&eraser{App: a}).print(format, []redisbridge.Erasure{of[redisbridge.Erasure](text)})
 		},
-		"doctor": func(a *app, format, text string) error { return printReport(a, format, of[doctor.Report](text)) },
-		"quarantine list": func(a *app, format, text string) error {
-			p, m := newItemPrinter(a.out, format, summaryRow, "ID"), of[quarantine.Message](text)
+		"doctor": func(a *cli.App, format, text string) error { return printReport(a, format, of[doctor.Report](text)) },
+		"quarantine list": func(a *cli.App, format, text string) error {
+			p, m := newItemPrinter(a.Out, format, summaryRow, "ID"), of[quarantine.Message](text)
 			return errors.Join(p.item(summaryOf(&m), summaryCells(&m)), p.end())
 		},
-		"quarantine show": func(a *app, format, text string) error {
-			p, m := newItemPrinter(a.out, format, detailsRow), of[quarantine.Message](text)
+		"quarantine show": func(a *cli.App, format, text string) error {
+			p, m := newItemPrinter(a.Out, format, detailsRow), of[quarantine.Message](text)
 			m.Stack = "main.go:1" // of which each line gets one
 			return errors.Join(p.item(detailsOf(&m), []any{detailsText(&m)}), p.end())
 		},
-		"quarantine replay": func(a *app, format, text string) error {
-			p := newItemPrinter(a.out, format, replayRow, "ID", "TO", "RESULT")
+		"quarantine replay": func(a *cli.App, format, text string) error {
+			p := newItemPrinter(a.Out, format, replayRow, "ID", "TO", "RESULT")
 			return errors.Join(p.item(replayedItem(of[quarantine.Replayed](text))), p.end())
 		},
-		"publish": func(a *app, format, text string) error {
-			return (&publishJob{app: a, format: format}).print([]receipt{of[receipt](text)})
+		"publish": func(a *cli.App, format, text string) error {
+			return (&publishJob{App: a, format: format}).print([]receipt{of[receipt](text)})
 		},
-		"relay --list-failed": func(a *app, format, text string) error {
-			return printFailedRows(a.out, format, []failedRow{of[failedRow](text)})
+		"relay --list-failed": func(a *cli.App, format, text string) error {
+			return printFailedRows(a.Out, format, []failedRow{of[failedRow](text)})
 		},
-		"topology apply": func(a *app, format, text string) error {
+		"topology apply": func(a *cli.App, format, text string) error {
 			return printChanges(a, format, []topology.Change{of[topology.Change](text)}, "")
 		},
-		"topology verify": func(a *app, format, text string) error {
-			return printDrifts(a.out, format, []topology.Drift{of[topology.Drift](text)})
+		"topology verify": func(a *cli.App, format, text string) error {
+			return printDrifts(a.Out, format, []topology.Drift{of[topology.Drift](text)})
 		},
-		"migrate": func(a *app, format, text string) error {
+		"migrate": func(a *cli.App, format, text string) error {
 			plan := of[migration.Plan](text)
 			return printMigration(a, format, &plan)
 		},
-		"migrate status": func(a *app, format, text string) error {
-			return (&migrationStatus{app: a, format: format}).print(of[migration.Status](text), errors.New(text))
+		"migrate status": func(a *cli.App, format, text string) error {
+			return (&migrationStatus{App: a, format: format}).print(of[migration.Status](text), errors.New(text))
 		},
-		"consume": func(a *app, format, text string) error {
-			p := &consumePrinter{out: a.out, format: format, stop: func() {}, closed: map[string]orders.Outcome{}}
+		"consume": func(a *cli.App, format, text string) error {
+			p := &consumePrinter{out: a.Out, format: format, stop: func() {}, closed: map[string]orders.Outcome{}}
 			o := of[consumer.Observation](text)
 			o.Outcome = consumer.Quarantined
 			p.header()
 			p.observe(o)
 			return p.err
 		},
-		"top": func(a *app, format, text string) error {
+		"top": func(a *cli.App, format, text string) error {
 			return printPicture(a, of[top.Picture](text), topOptions{format: format, interval: time.Second})
 		},
 	}
 }
 
 // says are what the commands say on standard error.
-func says() map[string]func(a *app, text string) {
-	return map[string]func(a *app, text string){
-		"publish --file": func(a *app, text string) {
-			r := &publishReport{job: &publishJob{app: a, format: formatTable}, progress: &progress{}, stop: func() {}}
+func says() map[string]func(a *cli.App, text string) {
+	return map[string]func(a *cli.App, text string){
+		"publish --file": func(a *cli.App, text string) {
+			r := &publishReport{job: &publishJob{App: a, format: cli.FormatTable}, progress: &progress{}, stop: func() {}}
 			r.add(&publication{line: 1, err: rejectedLine{errors.New(text)}})
 			p := &publication{line: 2}
 			p.message.ID, p.message.RoutingKey, p.receipt.Past = text, text, true
 			r.add(p)
 			_ = r.close(context.Background(), nil)
 		},
-		"log": func(a *app, text string) {
-			a.logger(config{LogFormat: "text"}).Warn("heard", "id", text, "error", errors.New(text), "keys", []string{text})
+		"log": func(a *cli.App, text string) {
+			a.Logger(cli.Config{LogFormat: "text"}).Warn("heard", "id", text, "error", errors.New(text), "keys", []string{text})
 		},
-		"log in JSON": func(a *app, text string) {
-			a.logger(config{LogFormat: "json"}).Warn("heard", "id", text, "error", errors.New(text), "keys", []string{text})
+		"log in JSON": func(a *cli.App, text string) {
+			a.Logger(cli.Config{LogFormat: "json"}).Warn("heard", "id", text, "error", errors.New(text), "keys", []string{text})
 		},
 	}
 }
 
 // onScreen is what stands on the terminal where do prints to, and raw what do prints itself.
-func onScreen(t *testing.T, do func(a *app) error) (shown, raw string) {
+func onScreen(t *testing.T, do func(a *cli.App) error) (shown, raw string) {
 	t.Helper()
 	var out, bare bytes.Buffer
 	w := printable.NewWriter(&out)
 	err := errors.Join(
-		do(&app{streams: streams{in: strings.NewReader(""), out: w, err: w}}),
-		do(&app{streams: streams{in: strings.NewReader(""), out: &bare, err: &bare}}), w.Flush(),
+		do(&cli.App{Streams: cli.Streams{In: strings.NewReader(""), Out: w, Err: w}}),
+		do(&cli.App{Streams: cli.Streams{In: strings.NewReader(""), Out: &bare, Err: &bare}}), w.Flush(),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -228,17 +229,17 @@ func FuzzCommandsPrintNothingRaw(f *testing.F) {
 		text = "x" + text[:min(len(text), 50)] // top cuts lines that are very long
 		for name, do := range prints() {
 			table := func(text string) (string, string) {
-				return onScreen(t, func(a *app) error { return do(a, formatTable, text) })
+				return onScreen(t, func(a *cli.App) error { return do(a, cli.FormatTable, text) })
 			}
 			got, _ := table(text)
 			tame, _ := table("x")
 			checkPrintable(t, name, ourCodes.ReplaceAllString(got, ""))
 			checkLines(t, name, got, tame)
-			for _, format := range []string{formatJSON, formatJSONL} {
-				if slices.Contains([]string{"consume " + formatJSON, "doctor " + formatJSONL, "migrate " + formatJSONL}, name+" "+format) {
+			for _, format := range []string{cli.FormatJSON, cli.FormatJSONL} {
+				if slices.Contains([]string{"consume " + cli.FormatJSON, "doctor " + cli.FormatJSONL, "migrate " + cli.FormatJSONL}, name+" "+format) {
 					continue // which it does not have
 				}
-				got, raw := onScreen(t, func(a *app) error { return do(a, format, text) })
+				got, raw := onScreen(t, func(a *cli.App) error { return do(a, format, text) })
 				checkPrintable(t, name+" -o "+format, got)
 				if !reflect.DeepEqual(decoded(t, got), decoded(t, raw)) {
 					t.Errorf("%s -o %s: %s means something else than %s", name, format, got, raw)
@@ -247,7 +248,7 @@ func FuzzCommandsPrintNothingRaw(f *testing.F) {
 		}
 		for name, do := range says() {
 			say := func(text string) string {
-				got, _ := onScreen(t, func(a *app) error { do(a, text); return nil })
+				got, _ := onScreen(t, func(a *cli.App) error { do(a, text); return nil })
 				return got
 			}
 			checkPrintable(t, name, say(text))
@@ -285,7 +286,7 @@ func TestProgramPrintsNothingRaw(t *testing.T) {
 			"DELAYBRIDGE_REDIS_URL": "redis://127.0.0.1:1/", "DELAYBRIDGE_MANAGEMENT_URL": "http://h/" + hostile, "DELAYBRIDGE_CONNECT_TIMEOUT": "1s",
 		}, args...)
 		checkPrintable(t, fmt.Sprintf("%q", args), stdout+stderr)
-		if lines := strings.Count(stderr, "\n"); code != exitOK && lines != 1 {
+		if lines := strings.Count(stderr, "\n"); code != cli.ExitOK && lines != 1 {
 			t.Errorf("%q: exit code %d, %d lines:\n%s", args, code, lines, stderr)
 		}
 	}
@@ -296,13 +297,13 @@ func TestCompletionIsAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		var out bytes.Buffer
-		root := newRootCommand(&app{settings: newSettings(func(string) (string, bool) { return "", false })})
+		root := newRootCommand(&cli.App{Settings: cli.NewSettings(func(string) (string, bool) { return "", false })})
 		root.SetArgs([]string{"completion", shell})
 		root.SetOut(&out)
 		if err := root.Execute(); err != nil {
 			t.Fatal(err)
 		}
-		if code, stdout, _ := runIn(t, nil, "completion", shell); code != exitOK || stdout != out.String() {
+		if code, stdout, _ := runIn(t, nil, "completion", shell); code != cli.ExitOK || stdout != out.String() {
 			t.Errorf("%s: exit code %d, %d bytes, want %d", shell, code, len(stdout), out.Len())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -19,8 +20,8 @@ const idsAtOnce = 16
 
 // idsArgs lets a command take IDs as arguments, or from standard input: where there are
 // none or the only one is -.
-func idsArgs(a *app) cobra.PositionalArgs {
-	return usageArgs(func(cmd *cobra.Command, args []string) error {
+func idsArgs(a *cli.App) cobra.PositionalArgs {
+	return cli.UsageArgs(func(cmd *cobra.Command, args []string) error {
 		switch group := cmd.Flags().Lookup("group"); {
 		case !group.Changed:
 		case len(args) > 0:
@@ -30,7 +31,7 @@ func idsArgs(a *app) cobra.PositionalArgs {
 		default:
 			return nil
 		}
-		if len(args) == 0 && isTerminal(a.in) {
+		if len(args) == 0 && cli.IsTerminal(a.In) {
 			return errors.New("name at least one ID, or write them to standard input, one a line")
 		}
 		if len(args) > 1 && slices.Contains(args, "-") {
@@ -62,14 +63,14 @@ type answered[T any] struct {
 // the IDs. It returns once all are reported. Where report returns false, or ctx ends, no
 // other ID is read.
 func eachID[T any](
-	ctx context.Context, a *app, args []string, ask func(ctx context.Context, id string) (T, error), report func(id string, value T, err error) bool,
+	ctx context.Context, a *cli.App, args []string, ask func(ctx context.Context, id string) (T, error), report func(id string, value T, err error) bool,
 ) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	window := make(chan *answered[T], idsAtOnce-1)
 	go func() {
 		defer close(window)
-		lines := readIDs(reading, a.in, args)
+		lines := readIDs(reading, a.In, args)
 		for {
 			var line idLine
 			var ok bool
@@ -127,13 +128,13 @@ func readIDs(ctx context.Context, input io.Reader, args []string) <-chan idLine 
 			}
 			return
 		}
-		for reader := newLineReader(input); ; {
-			line, err := reader.next()
+		for reader := cli.NewLineReader(input); ; {
+			line, err := reader.Next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
 			if err != nil {
-				err = fmt.Errorf("line %d: %w", reader.n, err)
+				err = fmt.Errorf("line %d: %w", reader.N, err)
 			}
 			if !send(idLine{id: string(line), err: err}) {
 				return
@@ -149,9 +150,9 @@ func entryFlag(cmd *cobra.Command) *string {
 }
 
 // parkOf returns park for the messages of an entry.
-func parkOf(park *redisbridge.Park, c config, entry string) (*redisbridge.Park, error) {
+func parkOf(park *redisbridge.Park, c cli.Config, entry string) (*redisbridge.Park, error) {
 	if !c.Topology.HasEntry(entry) {
-		return nil, usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
+		return nil, cli.Usage(fmt.Errorf("--entry %q is not configured: use one of the setting entries", entry))
 	}
 	return park.OfEntry(entry), nil
 }

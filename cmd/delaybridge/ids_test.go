@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // Answers come in the order of the IDs, though the first is the last to have one, and no
@@ -22,7 +24,7 @@ func TestEachIDKeepsTheOrder(t *testing.T) {
 		fmt.Fprintf(&input, "id-%d\n\n", i)
 		want = append(want, fmt.Sprintf("id-%d", i))
 	}
-	a := &app{streams: streams{in: strings.NewReader(input.String())}}
+	a := &cli.App{Streams: cli.Streams{In: strings.NewReader(input.String())}}
 	var begun, others atomic.Int64
 	all, over := make(chan struct{}), make(chan struct{})
 	ask := func(_ context.Context, id string) (string, error) {
@@ -67,7 +69,7 @@ func TestEachIDEnds(t *testing.T) {
 		fmt.Fprintln(write, "o-1")
 		_ = write.CloseWithError(broken)
 	}()
-	a := &app{streams: streams{in: read}}
+	a := &cli.App{Streams: cli.Streams{In: read}}
 	ask := func(_ context.Context, id string) (string, error) { return id, nil }
 	var got []string
 	eachID(t.Context(), a, []string{"-"}, ask, func(id, _ string, err error) bool {
@@ -80,7 +82,7 @@ func TestEachIDEnds(t *testing.T) {
 
 	read, write = io.Pipe() // which has one line and no end
 	go func() { fmt.Fprintln(write, "o-1") }()
-	a.in, got = read, nil
+	a.In, got = read, nil
 	eachID(t.Context(), a, nil, ask, func(id, _ string, _ error) bool {
 		got = append(got, id)
 		return false

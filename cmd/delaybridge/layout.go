@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -15,20 +16,20 @@ const layoutWithin = 2 * time.Second
 
 // neededTopology returns the topology of the settings with the lanes of the shards that Redis has. Where Redis does
 // not say, it is that of the settings, and standard error says so.
-func neededTopology(ctx context.Context, a *app, settings config) *topology.Topology {
+func neededTopology(ctx context.Context, a *cli.App, settings cli.Config) *topology.Topology {
 	t, err := topologyInRedis(ctx, a, settings)
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(a.err, "Redis does not say how many shards there are, so the setting counts: %d (%s)\n", t.Shards(), printable.Error(err))
+		fmt.Fprintf(a.Err, "Redis does not say how many shards there are, so the setting counts: %d (%s)\n", t.Shards(), printable.Error(err))
 	}
 	return t
 }
 
 // topologyInRedis is neededTopology for those who say themselves that Redis does not answer.
-func topologyInRedis(ctx context.Context, a *app, settings config) (*topology.Topology, error) {
+func topologyInRedis(ctx context.Context, a *cli.App, settings cli.Config) (*topology.Topology, error) {
 	t := settings.Topology
 	within, cancel := context.WithTimeout(ctx, layoutWithin)
 	defer cancel()
-	err := usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+	err := usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 		needed, err := park.Topology(within)
 		if err == nil {
 			t = needed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -15,7 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-func newListCommand(a *app) *cobra.Command {
+func newListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [--from WHEN] [--until WHEN] [--key KEY] [--id-prefix TEXT] [--limit N]",
 		Short: "List the messages that wait, the one that is due next first",
@@ -32,7 +33,7 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 		Example: `  delaybridge list --limit 10
   delaybridge list --until 10m --key order.unpaid
   delaybridge list --id-prefix tenant-7- -o jsonl | jq -r .id | delaybridge cancel -`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var from, until, state string
 	var filter redisbridge.Filter
@@ -44,27 +45,27 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 	flags.StringVar(&filter.IDPrefix, "id-prefix", "", "list messages whose IDs begin so")
 	flags.StringVar(&state, "state", "", "list messages that are parked, promoting or in-lane")
 	flags.IntVar(&limit, "limit", 0, "end after so many messages (default: all)")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		now := time.Now()
 		if filter.From, err = parseInstant("--from", from, now); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		if filter.Until, err = parseInstant("--until", until, now); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		if limit < 0 {
-			return usage(fmt.Errorf("--limit %d: must not be negative", limit))
+			return cli.Usage(fmt.Errorf("--limit %d: must not be negative", limit))
 		}
 		states := map[string]redisbridge.State{
 			"": "", "parked": redisbridge.StateParked, "promoting": redisbridge.StatePromoting, "in-lane": redisbridge.StateInLane,
 		}
 		var known bool
 		if filter.State, known = states[state]; !known {
-			return usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
+			return cli.Usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
 		}
-		return withPark(a, func(park *redisbridge.Park, c config) error {
+		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			n, err := listMessages(cmd.Context(), a, *format, park, filter, limit)
 			if err == nil && n == 0 {
 				tellUnlisted(cmd.Context(), a, c)
@@ -108,11 +109,11 @@ type listedMessage struct {
 const listRow = "%-24s  %-24s  %-14s  %-20s  %s"
 
 func (m *listedMessage) row() string {
-	return fmt.Sprintf(listRow, instantText(m.Due), printable.Text(m.ID), printable.Text(m.State), printable.Text(m.Key), printable.Text(string(m.Path)))
+	return fmt.Sprintf(listRow, cli.InstantText(m.Due), printable.Text(m.ID), printable.Text(m.State), printable.Text(m.Key), printable.Text(string(m.Path)))
 }
 
-func listMessages(ctx context.Context, a *app, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
-	out := &stream{out: a.out, format: format, header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
+func listMessages(ctx context.Context, a *cli.App, format string, park *redisbridge.Park, filter redisbridge.Filter, limit int) (n int, _ error) {
+	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(listRow, "DUE", "ID", "STATE", "KEY", "PATH")}
 	var failed error
 	for e, err := range park.List(ctx, filter) {
 		if err != nil {
@@ -126,18 +127,18 @@ func listMessages(ctx context.Context, a *app, format string, park *redisbridge.
 		if e.Unreadable != nil {
 			m.Error = e.Unreadable.Error()
 		}
-		if !out.add(m, m.row()) || out.n == limit {
+		if !out.Add(m, m.row()) || out.N == limit {
 			break
 		}
 	}
-	err := out.close()
+	err := out.Close()
 	switch {
 	case ctx.Err() != nil:
-		return out.n, ctx.Err()
+		return out.N, ctx.Err()
 	case failed != nil:
-		return out.n, failed
+		return out.N, failed
 	}
-	return out.n, err
+	return out.N, err
 }
 
 // unlistedPatience is how long an empty list waits for the broker, which it needs for a note
@@ -145,7 +146,7 @@ func listMessages(ctx context.Context, a *app, format string, park *redisbridge.
 const unlistedPatience = 3 * time.Second
 
 // tellUnlisted says how many messages wait where Redis does not know them.
-func tellUnlisted(ctx context.Context, a *app, c config) {
+func tellUnlisted(ctx context.Context, a *cli.App, c cli.Config) {
 	ctx, cancel := context.WithTimeout(ctx, unlistedPatience)
 	defer cancel()
 	c.ConnectTimeout = min(c.ConnectTimeout, unlistedPatience)
@@ -161,8 +162,8 @@ func tellUnlisted(ctx context.Context, a *app, c config) {
 	})
 	switch {
 	case err != nil:
-		fmt.Fprintf(a.err, "delaybridge: nothing is listed; what waits in tiers and in the inbox could not be counted: %s\n", printable.Text(oneLine(err)))
+		fmt.Fprintf(a.Err, "delaybridge: nothing is listed; what waits in tiers and in the inbox could not be counted: %s\n", printable.Text(cli.OneLine(err)))
 	case n > 0:
-		fmt.Fprintf(a.err, "delaybridge: nothing is listed; %d messages wait in tiers or in the inbox, where Redis does not know them\n", n)
+		fmt.Fprintf(a.Err, "delaybridge: nothing is listed; %d messages wait in tiers or in the inbox, where Redis does not know them\n", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/topology"
@@ -21,7 +22,7 @@ type migrateFlags struct {
 	apply, skipMissing       bool
 }
 
-func newMigrateCommand(a *app) *cobra.Command {
+func newMigrateCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move from the delayed-message plugin: entries in place of its exchanges",
@@ -44,7 +45,7 @@ goes on where an interrupted run has stopped.`,
   delaybridge migrate --definitions old.json --write-rest rest.json
                                            # for a new broker: import rest.json there, then
   delaybridge migrate --definitions old.json --apply`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var f migrateFlags
 	flags := cmd.Flags()
@@ -55,14 +56,14 @@ goes on where an interrupted run has stopped.`,
 	flags.BoolVar(&f.apply, "apply", false, "create what is printed")
 	flags.BoolVar(&f.skipMissing, "skip-missing", false, "with --apply: leave out bindings to queues and exchanges that do not exist")
 	flags.StringVar(&f.rest, "write-rest", "", "with --definitions: write the file without the plugin's exchanges, for import where the plugin is not, to this new file")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		if err := f.check(); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		return planMigration(cmd.Context(), a, settings, f, *format)
 	}
@@ -102,7 +103,7 @@ func (f migrateFlags) names() map[string]string {
 	return names
 }
 
-func planMigration(ctx context.Context, a *app, settings config, f migrateFlags, format string) error {
+func planMigration(ctx context.Context, a *cli.App, settings cli.Config, f migrateFlags, format string) error {
 	management, err := managementOf(settings)
 	if err != nil {
 		return err
@@ -131,17 +132,17 @@ func planMigration(ctx context.Context, a *app, settings config, f migrateFlags,
 	return nil
 }
 
-func readDefinitions(ctx context.Context, settings config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
+func readDefinitions(ctx context.Context, settings cli.Config, f migrateFlags, management *topology.Management) (migration.Definitions, error) {
 	if f.definitions == "" {
 		uri, err := broker.ParseURI(settings.AMQPURL)
 		if err != nil {
-			return migration.Definitions{}, usage(err)
+			return migration.Definitions{}, cli.Usage(err)
 		}
 		return migration.Live(ctx, management, uri.Vhost)
 	}
 	file, err := os.ReadFile(f.definitions)
 	if err != nil {
-		return migration.Definitions{}, usage(fmt.Errorf("--definitions: %w", err))
+		return migration.Definitions{}, cli.Usage(fmt.Errorf("--definitions: %w", err))
 	}
 	definitions, err := migration.Parse(file, f.vhost)
 	if err != nil {
@@ -164,7 +165,7 @@ func writeRest(path string, file []byte) error {
 	}
 	target, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user named it
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	_, err = target.Write(append(rest, '\n'))
 	return errors.Join(err, target.Close())
@@ -172,7 +173,7 @@ func writeRest(path string, file []byte) error {
 
 // applyMigration creates what plan asks for. Nothing is created where something
 // stands in the way.
-func applyMigration(ctx context.Context, a *app, settings config, plan *migration.Plan, skipMissing bool) error {
+func applyMigration(ctx context.Context, a *cli.App, settings cli.Config, plan *migration.Plan, skipMissing bool) error {
 	described := settings.Described
 	var err error
 	if described.Entries, err = plan.Entries(described.Entries); err != nil {
@@ -180,7 +181,7 @@ func applyMigration(ctx context.Context, a *app, settings config, plan *migratio
 	}
 	wanted, err := topology.New(described)
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	return withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) error {
 		changes, err := wanted.WithBindings(plan.Wanted()...).Apply(ctx, channels)

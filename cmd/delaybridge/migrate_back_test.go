@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
@@ -69,11 +71,11 @@ func (s *mover) bridge(t *testing.T, args ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"bridge"}, args...), streams{out: io.Discard, err: io.Discard}, s.lookupEnv)
+		ended <- run(ctx, append([]string{"bridge"}, args...), cli.Streams{Out: io.Discard, Err: io.Discard}, s.lookupEnv)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if code := <-ended; code != exitOK {
+		if code := <-ended; code != cli.ExitOK {
 			t.Errorf("the bridge has ended with exit code %d", code)
 		}
 	})
@@ -84,7 +86,7 @@ func (s *mover) bridge(t *testing.T, args ...string) (stop func()) {
 // command runs one that is to succeed.
 func (s *mover) command(t *testing.T, args ...string) {
 	t.Helper()
-	if code, stdout, stderr := runIn(t, s.env, args...); code != exitOK {
+	if code, stdout, stderr := runIn(t, s.env, args...); code != cli.ExitOK {
 		t.Fatalf("%v: exit code %d: %s%s", args, code, stdout, stderr)
 	}
 }

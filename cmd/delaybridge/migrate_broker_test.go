@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers"
@@ -88,7 +90,7 @@ func (s *mover) holds(t *testing.T) int {
 			Quarantine *int     `json:"quarantine"`
 		} `json:"rabbitmq"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &counted); code != exitOK || err != nil {
+	if err := json.Unmarshal([]byte(stdout), &counted); code != cli.ExitOK || err != nil {
 		t.Fatalf("stats: exit code %d, %v: %s", code, err, stderr)
 	}
 	waiting := counted.Redis.Parked + counted.Redis.Promoting + counted.Redis.InLane

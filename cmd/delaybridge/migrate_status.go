@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -30,7 +31,7 @@ type migrateStatusFlags struct {
 	interval, silentFor, longest time.Duration
 }
 
-func newMigrateStatusCommand(a *app) *cobra.Command {
+func newMigrateStatusCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show who still publishes to the plugin's exchanges, and what is inside; exits with 3 until that is over",
@@ -63,7 +64,7 @@ The user needs the tag monitoring.`,
   delaybridge migrate status --watch --longest-delay 2d
   delaybridge migrate status --watch --silent-for 1h -o jsonl && echo switch the plugin off
   delaybridge migrate status --node http://user:password@rabbit-2:15672`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var f migrateStatusFlags
 	flags := cmd.Flags()
@@ -71,16 +72,16 @@ The user needs the tag monitoring.`,
 	flags.StringArrayVar(&f.entries, "entry", nil, "OLD=NEW, as for migrate; may be repeated")
 	flags.StringArrayVar(&f.nodes, "node", nil, "URL of the management API of another node of the cluster, as management-url; may be repeated")
 	flags.BoolVar(&f.watch, "watch", false, "go on until every exchange is empty and silent")
-	durationFlag(flags, &f.silentFor, "silent-for", defaultSilentFor, "how long an exchange must have got no message")
-	durationFlag(flags, &f.interval, "interval", defaultStatusInterval, "how long from one look to the next")
-	durationFlag(flags, &f.longest, "longest-delay", 0, "longest delay that publishers use, for the estimate")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cli.DurationFlag(flags, &f.silentFor, "silent-for", defaultSilentFor, "how long an exchange must have got no message")
+	cli.DurationFlag(flags, &f.interval, "interval", defaultStatusInterval, "how long from one look to the next")
+	cli.DurationFlag(flags, &f.longest, "longest-delay", 0, "longest delay that publishers use, for the estimate")
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
-		faults := []error{f.check(), notNegative(flags)}
+		faults := []error{f.check(), cli.NotNegative(flags)}
 		if f.interval < leastStatusInterval {
 			faults = append(faults, fmt.Errorf("--interval %v: use %v or more", f.interval, leastStatusInterval))
 		}
@@ -91,7 +92,7 @@ The user needs the tag monitoring.`,
 			faults = append(faults, fmt.Errorf("--longest-delay %v: the plugin has none longer than %v", f.longest, migration.LongestDelay))
 		}
 		if err := errors.Join(faults...); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		s, err := newMigrationStatus(a, settings, f, *format)
 		if err != nil {
@@ -104,28 +105,28 @@ The user needs the tag monitoring.`,
 
 // migrationStatus is one call of the command.
 type migrationStatus struct {
-	*app
+	*cli.App
 	migrateStatusFlags
-	settings config
+	settings cli.Config
 	format   string
 	nodes    []*topology.Management
 	history  *migration.History
 	asked    []string // the names of nodes
 }
 
-func newMigrationStatus(a *app, settings config, f migrateStatusFlags, format string) (*migrationStatus, error) {
+func newMigrationStatus(a *cli.App, settings cli.Config, f migrateStatusFlags, format string) (*migrationStatus, error) {
 	management, err := managementOf(settings)
 	if err != nil {
 		return nil, err
 	}
 	s := &migrationStatus{
-		app: a, migrateStatusFlags: f, settings: settings, format: format, nodes: []*topology.Management{management},
+		App: a, migrateStatusFlags: f, settings: settings, format: format, nodes: []*topology.Management{management},
 		history: &migration.History{SilentFor: f.silentFor, LongestDelay: f.longest, Entries: map[string]string{}},
 	}
 	for _, rawURL := range f.nodes {
 		node, err := topology.NewManagement(rawURL, management.VHost())
 		if err != nil {
-			return nil, usage(fmt.Errorf("--node %s: %w", broker.Redact(rawURL), err))
+			return nil, cli.Usage(fmt.Errorf("--node %s: %w", broker.Redact(rawURL), err))
 		}
 		s.nodes = append(s.nodes, node)
 	}
@@ -151,12 +152,12 @@ func (s *migrationStatus) begin(ctx context.Context) error {
 }
 
 func (s *migrationStatus) run(ctx context.Context) error {
-	shown := s.newWorking("looking at the plugin's exchanges")
-	defer shown.clear()
+	shown := s.NewWorking("looking at the plugin's exchanges")
+	defer shown.Clear()
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	drawn := s.watch && s.format == formatTable && isTerminal(s.out)
+	drawn := s.watch && s.format == cli.FormatTable && cli.IsTerminal(s.Out)
 	ticker := time.NewTicker(s.interval)
 	defer ticker.Stop()
 	began := time.Now()
@@ -168,14 +169,14 @@ func (s *migrationStatus) run(ctx context.Context) error {
 		case looks == 0 || !s.watch || !errors.Is(err, topology.ErrUnreachable):
 			return err
 		default: // a node that restarts, perhaps
-			shown.describe(printable.Error(err))
+			shown.Describe(printable.Error(err))
 		}
 		status := s.status()
 		last := err == nil && (len(status.Exchanges) == 0 || status.Done || !s.watch && looks > 1 && time.Since(began) >= s.silentFor)
-		if last || drawn || s.watch && s.format == formatJSONL && err == nil {
-			shown.clear()
+		if last || drawn || s.watch && s.format == cli.FormatJSONL && err == nil {
+			shown.Clear()
 			if drawn {
-				fmt.Fprint(raw(s.out), "\x1b[H\x1b[2J") // in place of the last picture
+				fmt.Fprint(cli.Raw(s.Out), "\x1b[H\x1b[2J") // in place of the last picture
 			}
 			if err := s.print(status, err); err != nil {
 				return err
@@ -224,5 +225,5 @@ func unfinished(status migration.Status) error {
 			parts = append(parts, p.Exchange+" ("+p.State+")")
 		}
 	}
-	return withCode(exitDrift, fmt.Errorf("the plugin is still needed: %s", strings.Join(parts, ", ")))
+	return cli.WithCode(cli.ExitDrift, fmt.Errorf("the plugin is still needed: %s", strings.Join(parts, ", ")))
 }

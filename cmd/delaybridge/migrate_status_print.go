@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/internal/printable"
 )
@@ -15,30 +16,30 @@ const mostPublishers = 10
 
 // print prints a picture, and where the broker does not answer any more, that.
 func (s *migrationStatus) print(status migration.Status, failed error) error {
-	if s.format != formatTable {
-		encoder := json.NewEncoder(s.out)
-		if s.format == formatJSON {
+	if s.format != cli.FormatTable {
+		encoder := json.NewEncoder(s.Out)
+		if s.format == cli.FormatJSON {
 			encoder.SetIndent("", "  ")
 		}
 		encoder.SetEscapeHTML(false) // commands are to be copied
 		return encoder.Encode(status)
 	}
 	if len(status.Exchanges) == 0 {
-		fmt.Fprintf(s.err, "nothing to look at: virtual host %q has no exchange of type %s\n", status.VHost, migration.PluginType)
+		fmt.Fprintf(s.Err, "nothing to look at: virtual host %q has no exchange of type %s\n", status.VHost, migration.PluginType)
 		return nil
 	}
-	if err := printProgress(s.app, status); err != nil {
+	if err := printProgress(s.App, status); err != nil {
 		return err
 	}
 	if failed != nil {
-		fmt.Fprintf(s.out, "\nas of %s: %s\n", status.At.Format(time.RFC3339), printable.Error(failed))
+		fmt.Fprintf(s.Out, "\nas of %s: %s\n", status.At.Format(time.RFC3339), printable.Error(failed))
 	}
 	return nil
 }
 
-func printProgress(a *app, status migration.Status) error {
+func printProgress(a *cli.App, status migration.Status) error {
 	header := []string{"EXCHANGE", "STATE", "DELAYED", "FALLS/S", "IN/S", "ENTRY IN/S", "SILENT FOR", "EMPTY IN", "AT THE LATEST"}
-	err := emit(a.out, formatTable, status.Exchanges, header, func(p migration.Progress) []string {
+	err := cli.Emit(a.Out, cli.FormatTable, status.Exchanges, header, func(p migration.Progress) []string {
 		delayed := "?"
 		if p.Delayed != nil {
 			delayed = strconv.FormatInt(*p.Delayed, 10)
@@ -62,35 +63,35 @@ func printProgress(a *app, status migration.Status) error {
 	}
 	for _, p := range status.Exchanges {
 		if p.RestsOn != "" {
-			fmt.Fprintf(a.out, "\n%s: the estimate rests on %s\n", printable.Text(p.Exchange), printable.Text(p.RestsOn))
+			fmt.Fprintf(a.Out, "\n%s: the estimate rests on %s\n", printable.Text(p.Exchange), printable.Text(p.RestsOn))
 		}
 		printPublishers(a, "connections that have published to "+printable.Text(p.Exchange), p.Publishers)
 	}
 	printPublishers(a, "connections that have published in the virtual host, to whatever exchange", status.Publishers)
 	if len(status.Unknown) > 0 {
-		fmt.Fprintln(a.out, "\nNOT KNOWN")
+		fmt.Fprintln(a.Out, "\nNOT KNOWN")
 	}
 	for _, unknown := range status.Unknown {
-		fmt.Fprintf(a.out, "- %s\n", printable.Text(unknown))
+		fmt.Fprintf(a.Out, "- %s\n", printable.Text(unknown))
 	}
 	return nil
 }
 
-func printPublishers(a *app, title string, publishers []migration.Publisher) {
+func printPublishers(a *cli.App, title string, publishers []migration.Publisher) {
 	if len(publishers) == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\n%s:\n", title)
+	fmt.Fprintf(a.Out, "\n%s:\n", title)
 	for i, p := range publishers {
 		if i == mostPublishers {
-			fmt.Fprintf(a.out, "  and %d more (-o json)\n", len(publishers)-i)
+			fmt.Fprintf(a.Out, "  and %d more (-o json)\n", len(publishers)-i)
 			break
 		}
 		name := ""
 		if p.Name != "" {
 			name = " (" + p.Name + ")"
 		}
-		fmt.Fprintf(a.out, "  %s, user %s: %s a second, %d messages so far\n",
+		fmt.Fprintf(a.Out, "  %s, user %s: %s a second, %d messages so far\n",
 			printable.Text(p.Connection+name), printable.Text(p.User), perSecond(&p.Rate), p.Published)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/migration"
@@ -33,7 +35,7 @@ func (l *pluginLab) watchStatus(t *testing.T, args ...string) *statusWatch {
 	})
 	go func() {
 		defer close(ended)
-		w.code <- run(ctx, append([]string{"migrate", "status", "--watch", "-o", "jsonl"}, args...), streams{out: write, err: io.Discard}, l.lookupEnv)
+		w.code <- run(ctx, append([]string{"migrate", "status", "--watch", "-o", "jsonl"}, args...), cli.Streams{Out: write, Err: io.Discard}, l.lookupEnv)
 		_ = write.Close()
 	}()
 	go func() {
@@ -141,8 +143,8 @@ func TestMigrateStatusWatches(t *testing.T) {
 	w.await(t, "publishing to the entry exchange, and an empty old one", "orders", func(_ migration.Status, p migration.Progress) bool {
 		return p.State == migration.StateEmpty && *p.Delayed == 0 && p.InEntry != nil && *p.InEntry > 0
 	})
-	if code, stdout, stderr := runIn(t, l.env, "migrate", "status", "--interval", "200ms", "--silent-for", "400ms"); code != exitDrift {
-		t.Errorf("exit code %d, want %d: %s%s", code, exitDrift, stdout, stderr)
+	if code, stdout, stderr := runIn(t, l.env, "migrate", "status", "--interval", "200ms", "--silent-for", "400ms"); code != cli.ExitDrift {
+		t.Errorf("exit code %d, want %d: %s%s", code, cli.ExitDrift, stdout, stderr)
 	}
 	close(exchanges)
 	<-stopped
@@ -150,10 +152,10 @@ func TestMigrateStatusWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await(t, "the end", "orders", func(s migration.Status, _ migration.Progress) bool { return s.Done })
-	if code := <-w.code; code != exitOK {
+	if code := <-w.code; code != cli.ExitOK {
 		t.Errorf("the watch ends with exit code %d", code)
 	}
-	if code, stdout, stderr := runIn(t, l.env, "migrate", "status", "--interval", "200ms", "--silent-for", "400ms"); code != exitOK {
-		t.Errorf("exit code %d, want %d: %s%s", code, exitOK, stdout, stderr)
+	if code, stdout, stderr := runIn(t, l.env, "migrate", "status", "--interval", "200ms", "--silent-for", "400ms"); code != cli.ExitOK {
+		t.Errorf("exit code %d, want %d: %s%s", code, cli.ExitOK, stdout, stderr)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
@@ -92,7 +94,7 @@ func TestMigrationLosesNothing(t *testing.T) {
 	}
 	for _, after := range []time.Duration{30 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		interrupted, cancel := context.WithTimeout(t.Context(), after)
-		run(interrupted, []string{"migrate", "--apply"}, streams{out: io.Discard, err: io.Discard}, l.lookupEnv)
+		run(interrupted, []string{"migrate", "--apply"}, cli.Streams{Out: io.Discard, Err: io.Discard}, l.lookupEnv)
 		cancel()
 	}
 	l.migrate(t, "--apply")

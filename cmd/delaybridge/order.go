@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -16,7 +17,7 @@ import (
 	"github.com/delaybridge/delaybridge/message"
 )
 
-func newOrderCommand(a *app) *cobra.Command {
+func newOrderCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "order",
 		Short: "Place, pay and list the orders of the running example",
@@ -28,8 +29,8 @@ and have 'delaybridge consume --orders' close it, unless it is paid before.`,
   delaybridge consume --queue closing --bind order.unpaid --orders orders.db --count 1
   delaybridge order list`,
 	}
-	group(parent)
-	shop := &shop{app: a}
+	cli.Group(parent)
+	shop := &shop{App: a}
 	parent.PersistentFlags().StringVar(&shop.file, "orders", "orders.db", "the SQLite file")
 	parent.AddCommand(shop.placeCommand(), shop.payCommand(), shop.listCommand(), shop.stockCommand())
 	return parent
@@ -37,7 +38,7 @@ and have 'delaybridge consume --orders' close it, unless it is paid before.`,
 
 // shop is what the order commands share.
 type shop struct {
-	*app
+	*cli.App
 	file string
 }
 
@@ -57,7 +58,7 @@ func (s *shop) placeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "place ID --sku SKU [--quantity N] [--in 30m]",
 		Short: "Place an order, and print the command that has it closed in time",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Args:  cli.UsageArgs(cobra.ExactArgs(1)),
 	}
 	o := orders.Order{}
 	cmd.Flags().StringVar(&o.SKU, "sku", "", "what is ordered (required)")
@@ -68,14 +69,14 @@ func (s *shop) placeCommand() *cobra.Command {
 		o.ID = args[0]
 		// An order whose message cannot be published would never be closed.
 		if err := errors.Join(o.Validate(), publishable(o.ID, *key, *in)); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		return s.with(cmd.Context(), func(store *sqlite.Store) error {
 			if err := store.Place(cmd.Context(), o); err != nil {
 				return err
 			}
-			fmt.Fprintf(s.err, "order %s is placed; now run:\n", printable.Text(o.ID))
-			_, err := fmt.Fprintf(s.out, "delaybridge publish --id %s --key %s --in %s\n", printable.Shell(o.ID), printable.Shell(*key), *in)
+			fmt.Fprintf(s.Err, "order %s is placed; now run:\n", printable.Text(o.ID))
+			_, err := fmt.Fprintf(s.Out, "delaybridge publish --id %s --key %s --in %s\n", printable.Shell(o.ID), printable.Shell(*key), *in)
 			return err
 		})
 	}
@@ -95,13 +96,13 @@ func (s *shop) payCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pay ID",
 		Short: "Pay an order; a closed one can no longer be paid",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Args:  cli.UsageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.with(cmd.Context(), func(store *sqlite.Store) error {
 				if err := store.Pay(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				fmt.Fprintf(s.err, "order %s is paid\n", printable.Text(args[0]))
+				fmt.Fprintf(s.Err, "order %s is paid\n", printable.Text(args[0]))
 				return nil
 			})
 		},
@@ -119,8 +120,8 @@ type listedOrder struct {
 }
 
 func (s *shop) listCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List all orders, oldest first", Args: usageArgs(cobra.NoArgs)}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	cmd := &cobra.Command{Use: "list", Short: "List all orders, oldest first", Args: cli.UsageArgs(cobra.NoArgs)}
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return s.with(cmd.Context(), func(store *sqlite.Store) error {
 			all, err := store.Orders(cmd.Context())
@@ -129,10 +130,10 @@ func (s *shop) listCommand() *cobra.Command {
 			}
 			listed := make([]listedOrder, len(all))
 			for i, o := range all {
-				listed[i] = listedOrder{o.ID, o.SKU, o.Quantity, o.State, o.Placed.UTC(), instant(o.Decided)}
+				listed[i] = listedOrder{o.ID, o.SKU, o.Quantity, o.State, o.Placed.UTC(), cli.Instant(o.Decided)}
 			}
 			header := []string{"ID", "SKU", "QUANTITY", "STATE", "PLACED", "DECIDED"}
-			return emit(s.out, *format, listed, header, func(o listedOrder) []string {
+			return cli.Emit(s.Out, *format, listed, header, func(o listedOrder) []string {
 				decided := "-"
 				if o.Decided != nil {
 					decided = o.Decided.Format(time.RFC3339)
@@ -151,13 +152,13 @@ type listedStock struct {
 }
 
 func (s *shop) stockCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "stock [--add SKU=N]...", Short: "List the stock, after adding to it", Args: usageArgs(cobra.NoArgs)}
+	cmd := &cobra.Command{Use: "stock [--add SKU=N]...", Short: "List the stock, after adding to it", Args: cli.UsageArgs(cobra.NoArgs)}
 	add := cmd.Flags().StringToInt("add", nil, "add so many pieces of this SKU; may be repeated")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for sku, n := range *add {
 			if sku == "" || n < 1 {
-				return usage(fmt.Errorf("--add %s=%d: name a SKU and at least 1 piece", sku, n))
+				return cli.Usage(fmt.Errorf("--add %s=%d: name a SKU and at least 1 piece", sku, n))
 			}
 		}
 		return s.with(cmd.Context(), func(store *sqlite.Store) error {
@@ -174,7 +175,7 @@ func (s *shop) stockCommand() *cobra.Command {
 			for i, line := range stock {
 				listed[i] = listedStock(line)
 			}
-			return emit(s.out, *format, listed, []string{"SKU", "AVAILABLE"}, func(line listedStock) []string {
+			return cli.Emit(s.Out, *format, listed, []string{"SKU", "AVAILABLE"}, func(line listedStock) []string {
 				return []string{line.SKU, strconv.Itoa(line.Available)}
 			})
 		})

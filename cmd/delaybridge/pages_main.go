@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // With the tag pages this program writes its man pages and completions into a folder, and does
@@ -19,16 +21,16 @@ import (
 func main() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: FOLDER VERSION")
-		os.Exit(exitUsage)
+		os.Exit(cli.ExitUsage)
 	}
 	if err := writePages(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitFailed)
+		os.Exit(cli.ExitFailed)
 	}
 }
 
 func writePages(folder, version string) error {
-	root := newRootCommand(&app{settings: newSettings(func(string) (string, bool) { return "", false })})
+	root := newRootCommand(&cli.App{Settings: cli.NewSettings(func(string) (string, bool) { return "", false })})
 	root.DisableAutoGenTag = true
 	completions := filepath.Join(folder, "completions")
 	man := filepath.Join(folder, "man")

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
@@ -22,7 +23,7 @@ type parkUse struct {
 
 // openPark returns what knows of messages in Redis, and what closes its connections. It
 // does no I/O.
-func openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
+func openPark(c cli.Config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(), error) {
 	logRedis(log)
 	client, err := redisbridge.NewClient(c.RedisURL)
 	if err != nil {
@@ -43,14 +44,14 @@ func openPark(c config, log *slog.Logger, use parkUse) (*redisbridge.Park, func(
 	})
 	if err != nil {
 		_ = client.Close()
-		return nil, nil, usage(err)
+		return nil, nil, cli.Usage(err)
 	}
 	return park, func() { _ = client.Close() }, nil
 }
 
 // withPark does work that needs Redis, for a command that only looks and changes.
-func withPark(a *app, work func(*redisbridge.Park, config) error) error {
-	settings, err := a.settings.config()
+func withPark(a *cli.App, work func(*redisbridge.Park, cli.Config) error) error {
+	settings, err := a.Settings.Config()
 	if err != nil {
 		return err
 	}
@@ -58,12 +59,12 @@ func withPark(a *app, work func(*redisbridge.Park, config) error) error {
 }
 
 // withTracedPark is withPark for a command that changes messages, which their traces show.
-func withTracedPark(ctx context.Context, a *app, command string, work func(*redisbridge.Park, config) error) error {
-	settings, err := a.settings.config()
+func withTracedPark(ctx context.Context, a *cli.App, command string, work func(*redisbridge.Park, cli.Config) error) error {
+	settings, err := a.Settings.Config()
 	if err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, a, command, a.logger(settings))
+	provider, flush, err := openTraces(ctx, a, command, a.Logger(settings))
 	if err != nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func withTracedPark(ctx context.Context, a *app, command string, work func(*redi
 	return usePark(a, settings, parkUse{provider: provider}, work)
 }
 
-func usePark(a *app, settings config, use parkUse, work func(*redisbridge.Park, config) error) error {
-	park, closePark, err := openPark(settings, a.logger(settings), use)
+func usePark(a *cli.App, settings cli.Config, use parkUse, work func(*redisbridge.Park, cli.Config) error) error {
+	park, closePark, err := openPark(settings, a.Logger(settings), use)
 	if err != nil {
 		return err
 	}

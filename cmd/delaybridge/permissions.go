@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/roles"
@@ -20,7 +21,7 @@ const (
 	formatKubernetes  = "kubernetes"
 )
 
-func newPermissionsCommand(a *app) *cobra.Command {
+func newPermissionsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "permissions --role ROLE [--entry NAME]... [--queue NAME]... [--user NAME]",
 		Short: "Print the permissions that a user needs on RabbitMQ and in Redis",
@@ -43,7 +44,7 @@ docs/permissions.md says what each role may not do.`,
 		Example: `  delaybridge permissions --role publisher --entry orders
   delaybridge permissions --role consumer --queue billing --user billing > make-user.sh
   delaybridge permissions --role bridge -o kubernetes --cluster rabbitmq | kubectl apply -f -`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var role, user, cluster string
 	var scope roles.Scope
@@ -53,42 +54,42 @@ docs/permissions.md says what each role may not do.`,
 	flags.StringArrayVar(&scope.Queues, "queue", nil, "for a consumer: a queue that it consumes; for an operator: one to replay to; may be repeated")
 	flags.StringVar(&user, "user", "", "name of the user (default: prefix and role, such as delaybridge-publisher)")
 	flags.StringVar(&cluster, "cluster", "", "for -o kubernetes: name of the RabbitmqCluster, in the same namespace")
-	format := outputFlag(cmd, formatCommands, formatDefinitions, formatKubernetes)
+	format := cli.OutputFlag(cmd, formatCommands, formatDefinitions, formatKubernetes)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		if role == "" {
-			return usage(errors.New("--role is missing: use publisher, bridge, consumer, operator or relay"))
+			return cli.Usage(errors.New("--role is missing: use publisher, bridge, consumer, operator or relay"))
 		}
 		rights, err := roles.Of(roles.Role(role), settings.Topology, scope)
 		if err != nil {
-			return usage(asFlags(err))
+			return cli.Usage(asFlags(err))
 		}
 		uri, err := broker.ParseURI(settings.AMQPURL)
 		if err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		switch {
 		case user == "" && cmd.Flags().Changed("user"):
-			return usage(errors.New(`--user "": name a user, or leave it out`))
+			return cli.Usage(errors.New(`--user "": name a user, or leave it out`))
 		case strings.ContainsAny(user, " \t\r\n\x00"): // Redis takes no such name
-			return usage(fmt.Errorf("--user %q: use a name without blanks", user))
+			return cli.Usage(fmt.Errorf("--user %q: use a name without blanks", user))
 		case user == "":
 			user = settings.Topology.Prefix() + "-" + role
 		}
 		g := grant{roles.Role(role), user, uri.Vhost, rights}
 		if err := g.check(*format, cluster); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		switch *format {
 		case formatDefinitions:
 			return g.definitions(a)
 		case formatKubernetes:
-			_, err = a.out.Write([]byte(g.resources(cluster)))
+			_, err = a.Out.Write([]byte(g.resources(cluster)))
 		default:
-			_, err = a.out.Write([]byte(g.commands()))
+			_, err = a.Out.Write([]byte(g.commands()))
 		}
 		return err
 	}
@@ -197,7 +198,7 @@ func (g grant) commands() string {
 }
 
 // definitions are what rabbitmqctl imports. A user of this name has to be there.
-func (g grant) definitions(a *app) error {
+func (g grant) definitions(a *cli.App) error {
 	type permission struct {
 		User      string `json:"user"`
 		VHost     string `json:"vhost"`
@@ -205,7 +206,7 @@ func (g grant) definitions(a *app) error {
 		Write     string `json:"write"`
 		Read      string `json:"read"`
 	}
-	return printJSON(a.out, map[string][]permission{
+	return cli.PrintJSON(a.Out, map[string][]permission{
 		"permissions": {{g.user, g.vhost, g.rights.Configure, g.rights.Write, g.rights.Read}},
 	})
 }

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
@@ -33,7 +36,7 @@ func roleUser(t *testing.T, vars map[string]string, role string, args ...string)
 	t.Helper()
 	user := vars["DELAYBRIDGE_PREFIX"] + "-" + role
 	code, printed, said := runIn(t, vars, append([]string{"permissions", "--role", role}, args...)...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
 	tag := ""
@@ -142,7 +145,7 @@ func TestEachRoleDoesItsWork(t *testing.T) {
 
 	publisher := roleUser(t, vars, "publisher")
 	for _, id := range []string{"good-parked", "bad-parked"} {
-		commandEnds(t, publisher, exitOK, "publish", "--id", id, "--key", "order.unpaid", "--in", "2s")
+		commandEnds(t, publisher, cli.ExitOK, "publish", "--id", id, "--key", "order.unpaid", "--in", "2s")
 	}
 	entry := vars["DELAYBRIDGE_PREFIX"] + ".entry"
 	for id, delay := range map[string]int64{"good-tier": 1000, "bad-tier": 1000, "good-inbox": 1500, "bad-inbox": 1500, "good-now": 0} {
@@ -196,13 +199,13 @@ func TestEachRoleDoesItsWork(t *testing.T) {
 	await(t, "one is listed", says([]string{"later"}, "list"))
 	await(t, "statistics", says([]string{"parked", "quarantine"}, "stats"))
 	await(t, "top", says([]string{"parked"}, "top", "--once", "-o", "json"))
-	commandEnds(t, operator, exitOK, "quarantine", "show", "bad-tier")
-	commandEnds(t, operator, exitOK, "quarantine", "replay", "bad-tier")
+	commandEnds(t, operator, cli.ExitOK, "quarantine", "show", "bad-tier")
+	commandEnds(t, operator, cli.ExitOK, "quarantine", "replay", "bad-tier")
 	await(t, "what was replayed has failed again", says(failed, "quarantine", "list"))
-	commandEnds(t, operator, exitOK, "quarantine", "purge", "bad-tier")
-	commandEnds(t, operator, exitFailed, "get", "--group", "nobody")
-	commandEnds(t, manager, exitOK, "cancel", "--group", "nobody", "--reason", "a test")
-	commandEnds(t, manager, exitOK, "erase", "later", "bad-inbox")
+	commandEnds(t, operator, cli.ExitOK, "quarantine", "purge", "bad-tier")
+	commandEnds(t, operator, cli.ExitFailed, "get", "--group", "nobody")
+	commandEnds(t, manager, cli.ExitOK, "cancel", "--group", "nobody", "--reason", "a test")
+	commandEnds(t, manager, cli.ExitOK, "erase", "later", "bad-inbox")
 	await(t, "what was done is in the audit log", says([]string{
 		`"action":"quarantine replay"`, `"action":"quarantine purge"`, `"action":"cancel"`, `"outcome":{"removed from quarantine":1,"removed from redis":2}`,
 	}, "audit", "-o", "jsonl"))
@@ -418,24 +421,24 @@ func TestEachRoleMayNothingElse(t *testing.T) {
 			code int
 			args string
 		}{
-			{"publisher", exitUsage, "publish --id now --key order.unpaid --in 0s"},
-			{"publisher", exitUsage, "publish --id tier --key order.unpaid --in 1s --untracked"},
-			{"publisher", exitUsage, "topology delete"},
-			{"publisher", exitUsage, "quarantine list"},
-			{"publisher", exitUsage, "list"},
-			{"consumer", exitUsage, "consume --queue theirs --count 1"},
-			{"consumer", exitUsage, "consume --queue mine --bind order.# --count 1"},
-			{"consumer", exitUsage, "quarantine purge --all --yes"},
-			{"operator", exitUsage, "cancel o-1"},
-			{"operator", exitUsage, "reschedule o-1 --in 1h"},
-			{"operator", exitUsage, "topology apply --prefix " + prefix + "-another"},
-			{"relay", exitUsage, "quarantine list"},
+			{"publisher", cli.ExitUsage, "publish --id now --key order.unpaid --in 0s"},
+			{"publisher", cli.ExitUsage, "publish --id tier --key order.unpaid --in 1s --untracked"},
+			{"publisher", cli.ExitUsage, "topology delete"},
+			{"publisher", cli.ExitUsage, "quarantine list"},
+			{"publisher", cli.ExitUsage, "list"},
+			{"consumer", cli.ExitUsage, "consume --queue theirs --count 1"},
+			{"consumer", cli.ExitUsage, "consume --queue mine --bind order.# --count 1"},
+			{"consumer", cli.ExitUsage, "quarantine purge --all --yes"},
+			{"operator", cli.ExitUsage, "cancel o-1"},
+			{"operator", cli.ExitUsage, "reschedule o-1 --in 1h"},
+			{"operator", cli.ExitUsage, "topology apply --prefix " + prefix + "-another"},
+			{"relay", cli.ExitUsage, "quarantine list"},
 		} {
 			user := users[tc.role]
 			cmd := command(t, user, strings.Fields(tc.args)...)
 			said, _ := cmd.CombinedOutput()
 			text := string(said)
-			if code := cmd.ProcessState.ExitCode(); code == exitOK || !saysRefused(text) {
+			if code := cmd.ProcessState.ExitCode(); code == cli.ExitOK || !saysRefused(text) {
 				t.Errorf("%s as %s: exit code %d: %s", tc.args, tc.role, code, text)
 			}
 		}
@@ -468,7 +471,7 @@ func TestPermissionsAsDefinitions(t *testing.T) {
 	before := ask(http.MethodGet, one, "")
 	ask(http.MethodDelete, one, "")
 	code, printed, said := runIn(t, vars, "permissions", "--role", "relay", "-o", "definitions")
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatal(said)
 	}
 	ask(http.MethodPost, "/api/definitions", printed)
@@ -517,11 +520,11 @@ func TestPermissionsForKubernetes(t *testing.T) {
 				"DELAYBRIDGE_AMQP_URL": "amqp://127.0.0.1:1/" + url.PathEscape(tc.vhost), "DELAYBRIDGE_PREFIX": tc.prefix, "DELAYBRIDGE_ENTRIES": "orders=direct",
 			}
 			code, commands, said := runIn(t, vars, args...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Fatal(said)
 			}
 			code, printed, said := runIn(t, vars, append(args, "-o", "kubernetes", "--cluster", "0x10")...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Fatal(said)
 			}
 			decoder := yaml.NewDecoder(strings.NewReader(printed), yaml.Strict())
@@ -579,7 +582,7 @@ func TestPermissionsUsage(t *testing.T) {
 				args = strings.Split(line, " ")
 			}
 			code, stdout, stderr := runIn(t, nil, append([]string{"permissions"}, args...)...)
-			if code != exitUsage || !strings.Contains(stderr, want) || stdout != "" {
+			if code != cli.ExitUsage || !strings.Contains(stderr, want) || stdout != "" {
 				t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 			}
 		})
@@ -587,7 +590,7 @@ func TestPermissionsUsage(t *testing.T) {
 	// It asks no server.
 	code, stdout, stderr := runIn(t, map[string]string{"DELAYBRIDGE_AMQP_URL": "amqp://a:b@127.0.0.1:1/my%20shop", "DELAYBRIDGE_REDIS_URL": "redis://127.0.0.1:1"},
 		"permissions", "--role", "publisher", "--user", "shop")
-	if want := fmt.Sprintf("rabbitmqctl set_permissions -p 'my shop' shop '^$' %s '^$'\n", `'^delaybridge\.entry$'`); code != exitOK || !strings.Contains(stdout, want) {
+	if want := fmt.Sprintf("rabbitmqctl set_permissions -p 'my shop' shop '^$' %s '^$'\n", `'^delaybridge\.entry$'`); code != cli.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("exit code %d, %s%s; want %s", code, stdout, stderr, want)
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -112,7 +114,7 @@ func (l *pluginLab) queue(t *testing.T, name, exchange, key string, args amqp.Ta
 func (l *pluginLab) migrate(t *testing.T, args ...string) migration.Plan {
 	t.Helper()
 	code, stdout, stderr := runIn(t, l.env, append([]string{"migrate", "-o", "json"}, args...)...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("migrate %v: exit code %d: %s", args, code, stderr)
 	}
 	var plan migration.Plan

@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
-func newProbeCommand(a *app) *cobra.Command {
+func newProbeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe [URL]",
 		Short: "Ask a running process whether it is ready, for containers without a shell",
@@ -23,10 +24,10 @@ defaults to http://127.0.0.1:9464/readyz, and to that path. Exit code 1 means th
 ready, and says why, and 4 that nothing answers.`,
 		Example: `  delaybridge probe
   delaybridge probe http://127.0.0.1:9465/healthz`,
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args: cli.UsageArgs(cobra.MaximumNArgs(1)),
 	}
 	var within time.Duration
-	durationFlag(cmd.Flags(), &within, "timeout", 5*time.Second, "how long to wait for the answer")
+	cli.DurationFlag(cmd.Flags(), &within, "timeout", 5*time.Second, "how long to wait for the answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		at := "http://127.0.0.1:9464/readyz"
 		if len(args) == 1 {
@@ -34,10 +35,10 @@ ready, and says why, and 4 that nothing answers.`,
 		}
 		target, err := url.Parse(at)
 		if err != nil || target.Host == "" || (target.Scheme != "http" && target.Scheme != "https") {
-			return usage(fmt.Errorf("%q is no address: write http://127.0.0.1:9464, with the port of --metrics-addr", at))
+			return cli.Usage(fmt.Errorf("%q is no address: write http://127.0.0.1:9464, with the port of --metrics-addr", at))
 		}
 		if within <= 0 {
-			return usage(fmt.Errorf("--timeout %s: must be longer than 0", wire.TTLName(within)))
+			return cli.Usage(fmt.Errorf("--timeout %s: must be longer than 0", wire.TTLName(within)))
 		}
 		if target.Path == "" || target.Path == "/" {
 			target.Path = "/readyz"
@@ -50,22 +51,22 @@ ready, and says why, and 4 that nothing answers.`,
 }
 
 // printAnswer prints the answer to one question. An error says that it is not the one that was hoped for.
-func printAnswer(ctx context.Context, a *app, target *url.URL) error {
+func printAnswer(ctx context.Context, a *cli.App, target *url.URL) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case err != nil:
-		return withCode(exitUnreachable, fmt.Errorf("nothing answers: %w; is it running, with --metrics-addr %s?", err, target.Host))
+		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("nothing answers: %w; is it running, with --metrics-addr %s?", err, target.Host))
 	}
 	defer func() { _ = response.Body.Close() }()
 	said := bufio.NewScanner(response.Body)
 	for said.Scan() {
-		fmt.Fprintln(a.out, said.Text())
+		fmt.Fprintln(a.Out, said.Text())
 	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", target.Redacted(), response.Status)

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 func TestProbe(t *testing.T) {
@@ -31,13 +33,13 @@ func TestProbe(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		"ready":           {[]string{server.URL + "/healthz"}, exitOK, "ok\n", ""},
-		"not ready":       {[]string{server.URL}, exitFailed, "not ready\nRedis does not answer\\u001b[2J\n", "answers 503"},
-		"nothing there":   {[]string{gone.URL}, exitUnreachable, "", "nothing answers"},
-		"silent":          {[]string{server.URL + "/slow", "--timeout", "50ms"}, exitUnreachable, "", "nothing answers"},
-		"no URL":          {[]string{"localhost:9464"}, exitUsage, "", "http://127.0.0.1:9464"},
-		"no time":         {[]string{server.URL, "--timeout", "0s"}, exitUsage, "", "--timeout"},
-		"too many places": {[]string{"a", "b"}, exitUsage, "", "probe --help"},
+		"ready":           {[]string{server.URL + "/healthz"}, cli.ExitOK, "ok\n", ""},
+		"not ready":       {[]string{server.URL}, cli.ExitFailed, "not ready\nRedis does not answer\\u001b[2J\n", "answers 503"},
+		"nothing there":   {[]string{gone.URL}, cli.ExitUnreachable, "", "nothing answers"},
+		"silent":          {[]string{server.URL + "/slow", "--timeout", "50ms"}, cli.ExitUnreachable, "", "nothing answers"},
+		"no URL":          {[]string{"localhost:9464"}, cli.ExitUsage, "", "http://127.0.0.1:9464"},
+		"no time":         {[]string{server.URL, "--timeout", "0s"}, cli.ExitUsage, "", "--timeout"},
+		"too many places": {[]string{"a", "b"}, cli.ExitUsage, "", "probe --help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

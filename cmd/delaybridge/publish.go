@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
@@ -40,7 +42,7 @@ func single() []string {
 	return []string{"id", "key", "entry", "in", "at", "body", "body-file", "header", "content-type"}
 }
 
-func newPublishCommand(a *app) *cobra.Command {
+func newPublishCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish (--key KEY [--id ID] [--in 30m | --at INSTANT] | --file FILE)",
 		Short: "Publish one message, or a file of them, with a delay",
@@ -65,7 +67,7 @@ way, reports and exits with 130.`,
 		Example: `  delaybridge publish --id o-1 --key order.unpaid --in 30m --body '{"order":1}'
   delaybridge publish --file orders.jsonl -o jsonl > receipts.jsonl
   generate-orders | delaybridge publish --file -`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var f publishFlags
 	var file string
@@ -85,35 +87,35 @@ way, reports and exits with 130.`,
 	flags.StringVar(&f.contentType, "content-type", "", "the content type")
 	flags.StringVar(&file, "file", "", "read messages from this file, one JSON object per line; - is standard input")
 	flags.IntVar(&inFlight, "in-flight", defaultInFlight, "with --file: how many messages may be under way")
-	durationFlag(flags, &timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
+	cli.DurationFlag(flags, &timeout, "timeout", defaultPublishTimeout, "how long a message may take, waiting for a server included")
 	flags.BoolVar(&untracked, "untracked", false, "send messages whose delay equals a tier straight there, without Redis: they cannot be looked up, listed or brought forward")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		switch {
 		case inFlight < 1:
-			return usage(fmt.Errorf("--in-flight %d: must be at least 1", inFlight))
+			return cli.Usage(fmt.Errorf("--in-flight %d: must be at least 1", inFlight))
 		case timeout <= 0:
-			return usage(fmt.Errorf("--timeout %v: must be longer than 0", timeout))
+			return cli.Usage(fmt.Errorf("--timeout %v: must be longer than 0", timeout))
 		}
 		// That it has connected is no news to someone who waits for a receipt.
 		if settings.LogLevel == slog.LevelInfo {
 			settings.LogLevel = slog.LevelWarn
 		}
-		job := &publishJob{app: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, untracked: untracked, service: service}
+		job := &publishJob{App: a, settings: settings, format: *format, inFlight: inFlight, timeout: timeout, untracked: untracked, service: service}
 		if file == "" {
-			one, err := f.publication(a.in)
+			one, err := f.publication(a.In)
 			if err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
 			return job.one(cmd.Context(), one)
 		}
 		for _, name := range single() {
 			if flags.Changed(name) {
-				return usage(fmt.Errorf("--%s and --file exclude each other: a file says everything itself", name))
+				return cli.Usage(fmt.Errorf("--%s and --file exclude each other: a file says everything itself", name))
 			}
 		}
 		return job.file(cmd.Context(), file)
@@ -132,7 +134,7 @@ func (f *publishFlags) publication(stdin io.Reader) (*publication, error) {
 		faults = append(faults, errors.New("--key is missing: consumers bind their queues by it"))
 	}
 	var err error
-	if p.when, err = parseWhen(f.in, f.at, "--in", "--at"); err != nil {
+	if p.when, err = cli.ParseWhen(f.in, f.at, "--in", "--at"); err != nil {
 		faults = append(faults, err)
 	}
 	if p.message.Body, err = f.readBody(stdin); err != nil {
@@ -174,8 +176,8 @@ func (f *publishFlags) readBody(stdin io.Reader) ([]byte, error) {
 
 // publishJob is one run of the command.
 type publishJob struct {
-	*app
-	settings  config
+	*cli.App
+	settings  cli.Config
 	format    string
 	inFlight  int
 	timeout   time.Duration
@@ -187,11 +189,11 @@ type publishJob struct {
 // waits for the answers to what is under way, and sends nothing more. Redis is
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
-	log := j.logger(j.settings)
+	log := j.Logger(j.settings)
 	if err := j.service.listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, j.app, "publish", log)
+	provider, flush, err := openTraces(ctx, j.App, "publish", log)
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 		TracerProvider: provider,
 	})
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	defer j.service.serve(ctx, func(context.Context) error { return p.Check() })()
 	running, stop := context.WithCancel(ctx)
@@ -253,7 +255,7 @@ func (j *publishJob) one(ctx context.Context, one *publication) error {
 	lost := j.session(ctx, func(p *producer.Producer, _ <-chan struct{}) { j.publish(ctx, p, one) })
 	switch {
 	case one.err != nil && ctx.Err() != nil:
-		fmt.Fprintf(j.err, "delaybridge: %s\n", printable.Error(one.err))
+		fmt.Fprintf(j.Err, "delaybridge: %s\n", printable.Error(one.err))
 		return ctx.Err()
 	case one.err != nil:
 		return one.err
@@ -262,7 +264,7 @@ func (j *publishJob) one(ctx context.Context, one *publication) error {
 	}
 	r := newReceipt(one)
 	if note := r.note(); note != "" {
-		fmt.Fprintf(j.err, "delaybridge: %s: %s\n", printable.Text(r.ID), note)
+		fmt.Fprintf(j.Err, "delaybridge: %s: %s\n", printable.Text(r.ID), note)
 	}
 	return j.print([]receipt{r})
 }

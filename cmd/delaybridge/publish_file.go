@@ -7,17 +7,18 @@ import (
 	"io"
 	"os"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/producer"
 )
 
 // file publishes the messages of a file, or of standard input. Everything is
 // reported in the order of the lines.
 func (j *publishJob) file(ctx context.Context, name string) error {
-	input, size := j.in, int64(-1)
+	input, size := j.In, int64(-1)
 	if name != "-" {
 		file, err := os.Open(name) //nolint:gosec // the user named it
 		if err != nil {
-			return usage(fmt.Errorf("--file: %w", err))
+			return cli.Usage(fmt.Errorf("--file: %w", err))
 		}
 		defer func() { _ = file.Close() }()
 		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
@@ -88,12 +89,12 @@ func readAll(ctx context.Context, input io.Reader) <-chan *publication {
 	lines := make(chan *publication)
 	go func() {
 		defer close(lines)
-		for reader := newLineReader(input); ; {
-			line, err := reader.next()
+		for reader := cli.NewLineReader(input); ; {
+			line, err := reader.Next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			next := &publication{line: reader.n, bytes: len(line) + 1, err: err, done: make(chan struct{})}
+			next := &publication{line: reader.N, bytes: len(line) + 1, err: err, done: make(chan struct{})}
 			if err == nil {
 				err = next.parse(line)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -61,7 +62,7 @@ func (p *publication) parse(line []byte) error {
 	if p.message.Headers, err = wire.TableOf(l.Headers); err != nil {
 		faults = append(faults, fmt.Errorf("headers: %w", err))
 	}
-	if p.when, err = parseWhen(l.In, l.At, "in", "at"); err != nil {
+	if p.when, err = cli.ParseWhen(l.In, l.At, "in", "at"); err != nil {
 		faults = append(faults, err)
 	} else {
 		faults = append(faults, p.when.Validate(time.Now()))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/message"
@@ -41,9 +42,9 @@ func newReceipt(p *publication) receipt {
 func (r receipt) note() string {
 	switch {
 	case r.Past:
-		return fmt.Sprintf("the instant %s has passed: delivered at once", r.Due.Format(instantFormat))
+		return fmt.Sprintf("the instant %s has passed: delivered at once", r.Due.Format(cli.InstantFormat))
 	case r.Duplicate:
-		return fmt.Sprintf("this message was published before, due %s: nothing was changed", r.Due.Format(instantFormat))
+		return fmt.Sprintf("this message was published before, due %s: nothing was changed", r.Due.Format(cli.InstantFormat))
 	case r.Cancelled:
 		return "this ID was cancelled before: nothing was published"
 	}
@@ -60,11 +61,11 @@ func (r receipt) row() []string {
 	case r.Cancelled:
 		note = "cancelled before"
 	}
-	return []string{r.ID, r.Key, cmp.Or(string(r.Path), "-"), instantText(r.Due), note}
+	return []string{r.ID, r.Key, cmp.Or(string(r.Path), "-"), cli.InstantText(r.Due), note}
 }
 
 func (j *publishJob) print(receipts []receipt) error {
-	return emit(j.out, j.format, receipts, []string{"ID", "KEY", "PATH", "DUE", "NOTE"}, receipt.row)
+	return cli.Emit(j.Out, j.format, receipts, []string{"ID", "KEY", "PATH", "DUE", "NOTE"}, receipt.row)
 }
 
 // publishReport says what became of each line, in the order of the lines.
@@ -95,16 +96,16 @@ func (r *publishReport) add(p *publication) {
 		r.succeed(newReceipt(p))
 	case errors.Is(p.err, producer.ErrConflict):
 		r.conflicts++
-		r.say("line %d: %s", p.line, oneLine(p.err))
+		r.say("line %d: %s", p.line, cli.OneLine(p.err))
 	case errors.As(p.err, &rejected), errors.Is(p.err, producer.ErrInvalid):
 		r.rejected++
-		r.say("line %d: rejected: %s", p.line, oneLine(p.err))
+		r.say("line %d: rejected: %s", p.line, cli.OneLine(p.err))
 	case errors.Is(p.err, producer.ErrUnconfirmed):
 		r.unconfirmed++
-		r.say("line %d: %s", p.line, oneLine(p.err))
+		r.say("line %d: %s", p.line, cli.OneLine(p.err))
 	default:
 		r.failed++
-		r.say("line %d: %s", p.line, oneLine(p.err))
+		r.say("line %d: %s", p.line, cli.OneLine(p.err))
 	}
 	switch {
 	case r.server == nil && errors.Is(p.err, redisbridge.ErrUnreachable):
@@ -124,11 +125,11 @@ func (r *publishReport) succeed(receipt receipt) {
 	if note := receipt.note(); note != "" && !receipt.Duplicate {
 		r.say("line %d: %s: %s", receipt.Line, receipt.ID, note)
 	}
-	if r.job.format != formatJSONL {
+	if r.job.format != cli.FormatJSONL {
 		r.receipts = append(r.receipts, receipt)
 		return
 	}
-	if err := json.NewEncoder(r.job.out).Encode(receipt); r.output == nil {
+	if err := json.NewEncoder(r.job.Out).Encode(receipt); r.output == nil {
 		r.output = err
 	}
 }
@@ -136,13 +137,13 @@ func (r *publishReport) succeed(receipt receipt) {
 // say writes one line to standard error, beside the progress bar.
 func (r *publishReport) say(format string, args ...any) {
 	r.progress.clear()
-	fmt.Fprintln(r.job.err, printable.Text(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(r.job.Err, printable.Text(fmt.Sprintf(format, args...)))
 }
 
 // close prints the rest, and returns the error that decides on the exit code.
 func (r *publishReport) close(ctx context.Context, lost error) error {
 	r.progress.clear()
-	if r.job.format != formatJSONL {
+	if r.job.format != cli.FormatJSONL {
 		r.output = r.job.print(r.receipts)
 	}
 	total := r.published + r.duplicates + r.conflicts + r.rejected + r.unconfirmed + r.failed
@@ -184,11 +185,11 @@ type progress struct {
 // output does not go to the same terminal meanwhile. size is the input's, in
 // bytes, or -1.
 func (j *publishJob) newProgress(size int64) *progress {
-	if !isTerminal(j.err) || j.format == formatJSONL && isTerminal(j.out) {
+	if !cli.IsTerminal(j.Err) || j.format == cli.FormatJSONL && cli.IsTerminal(j.Out) {
 		return &progress{}
 	}
 	options := []progressbar.Option{
-		progressbar.OptionSetWriter(raw(j.err)), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
+		progressbar.OptionSetWriter(cli.Raw(j.Err)), progressbar.OptionSetDescription("publishing"), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetSpinnerChangeInterval(0), // the library's own ticker races with Add
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/producer"
 )
@@ -19,7 +20,7 @@ func TestLastLineSaysThatTheBrokerIsBlocked(t *testing.T) {
 		t.Run(fmt.Sprint("interrupted ", interrupted), func(t *testing.T) {
 			t.Parallel()
 			var said bytes.Buffer
-			job := &publishJob{app: &app{streams: streams{out: io.Discard, err: &said}}, format: formatJSONL}
+			job := &publishJob{App: &cli.App{Streams: cli.Streams{Out: io.Discard, Err: &said}}, format: cli.FormatJSONL}
 			r := &publishReport{job: job, progress: &progress{}, stop: func() {}}
 			r.add(&publication{line: 1, err: fmt.Errorf("%w: %w", producer.ErrUnconfirmed, broker.ErrBlocked)})
 			ctx, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )
 
@@ -87,7 +88,7 @@ func TestInterruptedPublish(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	c.ends(t, exitInterrupted)
+	c.ends(t, cli.ExitInterrupted)
 	for _, want := range []string{"2 of 2 messages published", "interrupted: nothing after line 2 was published"} {
 		if !strings.Contains(c.said.String(), want) {
 			t.Errorf("standard error %q does not say %q", &c.said, want)
@@ -119,7 +120,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		last = lines.Text()
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(last, "publish o-1: not sent: ") {
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.Contains(last, "publish o-1: not sent: ") {
 		t.Errorf("exit code %d, last words %q", code, last)
 	}
 }
@@ -164,7 +165,7 @@ func TestServerDiesUnderPublish(t *testing.T) {
 		}
 	}
 	confirmed := int(read.Load())
-	c.ends(t, exitUnreachable)
+	c.ends(t, cli.ExitUnreachable)
 	if confirmed < 500 {
 		t.Fatalf("only %d lines were confirmed:\n%.3000s", confirmed, &c.said)
 	}

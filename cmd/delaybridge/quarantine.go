@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newQuarantineCommand(a *app) *cobra.Command {
+func newQuarantineCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "quarantine",
 		Short: "List, show, replay and purge the messages that nobody could process",
@@ -33,7 +34,7 @@ point without losing a message.`,
   delaybridge quarantine replay --error 'connection refused'
   delaybridge quarantine purge --id-prefix test- -o jsonl > removed.jsonl`,
 	}
-	group(parent)
+	cli.Group(parent)
 	parent.AddCommand(
 		newQuarantineListCommand(a),
 		newQuarantineShowCommand(a),
@@ -43,16 +44,16 @@ point without losing a message.`,
 	return parent
 }
 
-func newQuarantineListCommand(a *app) *cobra.Command {
+func newQuarantineListCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [ID]...",
 		Short: "Print a line for each message, and leave it there",
 	}
 	choice := newQuarantineChoice(cmd, false)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return inQuarantine(cmd.Context(), a, choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
-			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
+			p := newItemPrinter(a.Out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
 				return p.item(summaryOf(m), summaryCells(m))
@@ -63,16 +64,16 @@ func newQuarantineListCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func newQuarantineShowCommand(a *app) *cobra.Command {
+func newQuarantineShowCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID... | show FLAGS",
 		Short: "Print all that is known of messages: error, stack, history, headers, body",
 	}
 	choice := newQuarantineChoice(cmd, true)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return inQuarantine(cmd.Context(), a, choice, ids, nil, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
-			p := newItemPrinter(a.out, *format, detailsRow)
+			p := newItemPrinter(a.Out, *format, detailsRow)
 			err := q.Look(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
 				return p.item(detailsOf(m), []any{detailsText(m)})
@@ -83,7 +84,7 @@ func newQuarantineShowCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func newQuarantineReplayCommand(a *app) *cobra.Command {
+func newQuarantineReplayCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay ID... | replay FLAGS",
 		Short: "Have messages handled again, and take them out once the broker has confirmed that",
@@ -99,17 +100,17 @@ with 1 where a message could not be replayed; it stays.`,
 	choice := newQuarantineChoice(cmd, true)
 	to := cmd.Flags().String("to", "queue", "queue: the one it comes from; ready: the ready exchange")
 	incomplete := cmd.Flags().Bool("incomplete", false, "also messages with headers that cannot be decoded, without these")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		targets := map[string]quarantine.Target{"queue": quarantine.ToQueue, "ready": quarantine.ToReady}
 		target, ok := targets[*to]
 		if !ok {
-			return usage(fmt.Errorf("--to %q: use queue or ready", *to))
+			return cli.Usage(fmt.Errorf("--to %q: use queue or ready", *to))
 		}
 		record := &redisbridge.AuditRecord{Action: auditReplay, Reason: *reason}
 		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
-			p := newItemPrinter(a.out, *format, replayRow, "ID", "TO", "RESULT")
+			p := newItemPrinter(a.Out, *format, replayRow, "ID", "TO", "RESULT")
 			failed := 0
 			err := q.Replay(ctx, f, quarantine.Replaying{To: target, Limit: choice.limit, Incomplete: *incomplete}, func(r quarantine.Replayed) error {
 				choice.found(r.Message)
@@ -131,7 +132,7 @@ with 1 where a message could not be replayed; it stays.`,
 	return cmd
 }
 
-func newQuarantinePurgeCommand(a *app) *cobra.Command {
+func newQuarantinePurgeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge ID... | purge FLAGS",
 		Short: "Remove messages for good, and print what was removed",
@@ -141,15 +142,15 @@ and --yes.`,
 	}
 	choice := newQuarantineChoice(cmd, true)
 	yes := cmd.Flags().Bool("yes", false, "with --all: yes, everything")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if choice.all && !*yes {
-			return usage(errors.New("--all removes everything: say so with --yes, or choose messages"))
+			return cli.Usage(errors.New("--all removes everything: say so with --yes, or choose messages"))
 		}
 		record := &redisbridge.AuditRecord{Action: auditPurge, Reason: *reason}
 		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
-			p := newItemPrinter(a.out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
+			p := newItemPrinter(a.Out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Purge(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
 				nameIn(record, m.ID)
@@ -195,7 +196,7 @@ func (c *quarantineChoice) check(ids []string) (quarantine.Filter, error) {
 	var faults []error
 	now := time.Now()
 	instant := func(name, text string) time.Time {
-		t, err := parseSince(text, now)
+		t, err := cli.ParseSince(text, now)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 		}
@@ -261,24 +262,24 @@ func (c *quarantineChoice) words() string {
 
 // inQuarantine does work with the settings and the choice of a command line. Where it changes something, the
 // record that it makes is written to the audit log; without Redis it goes on with a warning.
-func inQuarantine(ctx context.Context, a *app, choice *quarantineChoice, ids []string, record *redisbridge.AuditRecord,
+func inQuarantine(ctx context.Context, a *cli.App, choice *quarantineChoice, ids []string, record *redisbridge.AuditRecord,
 	work func(context.Context, *quarantine.Quarantine, quarantine.Filter) error,
 ) error {
-	settings, err := a.settings.config()
+	settings, err := a.Settings.Config()
 	if err != nil {
 		return err
 	}
 	f, err := choice.check(ids)
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	if settings.LogLevel == slog.LevelInfo {
 		settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
 	if record != nil {
-		a.sayTarget(settings)
+		a.SayTarget(settings)
 	}
-	log := a.logger(settings)
+	log := a.Logger(settings)
 	provider, flush, err := openTraces(ctx, a, "quarantine", log)
 	if err != nil {
 		return err
@@ -303,20 +304,20 @@ func inQuarantine(ctx context.Context, a *app, choice *quarantineChoice, ids []s
 		return err
 	}
 	if choice.n == 0 {
-		fmt.Fprintln(a.err, "no message in quarantine is meant by that")
+		fmt.Fprintln(a.Err, "no message in quarantine is meant by that")
 	}
 	return nil
 }
 
 // recordingQuarantine returns what writes the record of a command, once its outcome is in there. What removes
 // messages has a record before, too.
-func recordingQuarantine(ctx context.Context, a *app, c config, log *slog.Logger, choice *quarantineChoice, ids []string,
+func recordingQuarantine(ctx context.Context, a *cli.App, c cli.Config, log *slog.Logger, choice *quarantineChoice, ids []string,
 	record *redisbridge.AuditRecord,
 ) (written func(error), closePark func()) {
 	record.Details = choice.words()
 	park, closePark, err := openPark(c, log, parkUse{})
 	if err != nil {
-		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
+		fmt.Fprintf(a.Err, "warning: this is not recorded in the audit log: %s\n", cli.WithoutSecrets(printable.Error(err)))
 		return func(error) {}, nil
 	}
 	if record.Action == auditPurge {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -54,10 +56,10 @@ func (p *itemPrinter) item(value any, cells []any) error {
 func (p *itemPrinter) text(value any, cells []any) (string, error) {
 	first := p.n == 0
 	switch p.format {
-	case formatJSONL:
+	case cli.FormatJSONL:
 		text, err := json.Marshal(value)
 		return string(text) + "\n", err
-	case formatJSON:
+	case cli.FormatJSON:
 		text, err := json.MarshalIndent(value, "  ", "  ")
 		if first {
 			return "[\n  " + string(text), err
@@ -73,7 +75,7 @@ func (p *itemPrinter) text(value any, cells []any) (string, error) {
 
 // end completes the output.
 func (p *itemPrinter) end() error {
-	if p.format != formatJSON {
+	if p.format != cli.FormatJSON {
 		return nil
 	}
 	text := "\n]\n"
@@ -98,7 +100,7 @@ type quarantineSummary struct {
 func summaryOf(m *quarantine.Message) quarantineSummary {
 	return quarantineSummary{
 		ID: m.ID, Queue: m.Journey.Queue, RoutingKey: m.RoutingKey, Entry: m.Entry,
-		Attempts: m.Journey.Attempts, Since: instant(m.Since), Error: m.Error,
+		Attempts: m.Journey.Attempts, Since: cli.Instant(m.Since), Error: m.Error,
 	}
 }
 
@@ -127,10 +129,10 @@ type quarantineDetails struct {
 func detailsOf(m *quarantine.Message) *quarantineDetails {
 	d := &quarantineDetails{
 		quarantineSummary: summaryOf(m), Stack: m.Stack, History: m.Journey.History,
-		Published: instant(m.Journey.Published), Due: instant(m.Journey.Due), Path: m.Journey.Path,
+		Published: cli.Instant(m.Journey.Published), Due: cli.Instant(m.Journey.Due), Path: m.Journey.Path,
 		ContentType: m.ContentType, Headers: m.Headers,
 	}
-	d.Body, d.BodyBase64 = bodyOf(m.Body)
+	d.Body, d.BodyBase64 = cli.BodyOf(m.Body)
 	return d
 }
 

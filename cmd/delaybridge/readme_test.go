@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // repository is the root, seen from this package.
@@ -366,18 +368,18 @@ func TestReadmeProduction(t *testing.T) {
 		command, _, _ := strings.Cut(line, "#")
 		switch command = strings.TrimSpace(command); command {
 		case "delaybridge topology plan":
-			check(line, []int{exitOK}, `queue .*\.tier\.30m`, `exchange .*\.ready`)
+			check(line, []int{cli.ExitOK}, `queue .*\.tier\.30m`, `exchange .*\.ready`)
 		case "delaybridge topology apply":
-			check("delaybridge topology verify", []int{exitDrift})
-			check(line, []int{exitOK})
-			check(line, []int{exitOK}) // safe to repeat
+			check("delaybridge topology verify", []int{cli.ExitDrift})
+			check(line, []int{cli.ExitOK})
+			check(line, []int{cli.ExitOK}) // safe to repeat
 		case "delaybridge topology verify":
-			check(line, []int{exitOK})
+			check(line, []int{cli.ExitOK})
 		case "delaybridge bridge":
 			defer s.bridge(line)()
 		case "delaybridge doctor":
 			// What it finds is the servers': the tests' user may do anything, say.
-			check(line, []int{exitOK, exitDrift}, `\[ok\] topology and policies`, `\[..\] bridges and leases`)
+			check(line, []int{cli.ExitOK, cli.ExitDrift}, `\[ok\] topology and policies`, `\[..\] bridges and leases`)
 			out, _ := s.command("delaybridge doctor -o json").Output()
 			if bytes.Contains(out, []byte(`"no-bridge"`)) {
 				t.Errorf("README.md has the doctor run where it finds that there is no bridge:\n%s", out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -31,7 +32,7 @@ func auditActions() []string {
 	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune, auditReshard}
 }
 
-// reasonFlag adds --reason to a command whose action is recorded. It comes after outputFlag, which checks first.
+// reasonFlag adds --reason to a command whose action is recorded. It comes after [cli.OutputFlag], which checks first.
 func reasonFlag(cmd *cobra.Command) *string {
 	reason := cmd.Flags().String("reason", "", fmt.Sprintf("why, for the audit log; up to %d characters", wire.MaxReason))
 	before := cmd.PreRunE
@@ -42,7 +43,7 @@ func reasonFlag(cmd *cobra.Command) *string {
 			}
 		}
 		if err := wire.CheckReason(*reason); err != nil {
-			return usage(fmt.Errorf("--reason: %w", err))
+			return cli.Usage(fmt.Errorf("--reason: %w", err))
 		}
 		return nil
 	}
@@ -54,19 +55,19 @@ const auditWithin = 5 * time.Second
 
 // recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
 // interrupted. Where that is not possible a warning says so.
-func recordAudit(ctx context.Context, a *app, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
+func recordAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
 	if hopeless(ended) && len(r.Outcome) == 0 {
 		return // nothing was done
 	}
 	r.Via = "cli"
 	r.Who, r.KnownBy = operatorOf()
 	if ended != nil && r.Error == "" {
-		r.Error = withoutSecrets(printable.Error(ended))
+		r.Error = cli.WithoutSecrets(printable.Error(ended))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
 	defer cancel()
 	if err := park.RecordAudit(ctx, r); err != nil {
-		fmt.Fprintf(a.err, "warning: this is not recorded in the audit log: %s\n", withoutSecrets(printable.Error(err)))
+		fmt.Fprintf(a.Err, "warning: this is not recorded in the audit log: %s\n", cli.WithoutSecrets(printable.Error(err)))
 	}
 }
 

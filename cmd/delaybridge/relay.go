@@ -11,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	_ "modernc.org/sqlite" // the database/sql driver
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/producer"
@@ -19,10 +22,12 @@ import (
 	"github.com/delaybridge/delaybridge/producer/outbox/metrics"
 )
 
+// the database/sql driver
+
 // failedMost bounds --list-failed where no --limit is given.
 const failedMost = 1000
 
-func newRelayCommand(a *app) *cobra.Command {
+func newRelayCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay --database-url URL [--list-failed | --retry-failed [SEQ]...]",
 		Short: "Send what services put into their database's outbox, until interrupted",
@@ -45,40 +50,40 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 	service.supervised = true
 	flags := cmd.Flags()
 	database := settings.Setting{Key: "database-url", Usage: "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path"}
-	addFlags(flags, database)
-	durationFlag(flags, &r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
+	cli.AddSetting(flags, database)
+	cli.DurationFlag(flags, &r.config.Poll, "poll", d.Poll, "how often to ask a database for rows that cannot tell of them, all but PostgreSQL")
 	flags.IntVar(&r.config.Batch, "batch", d.Batch, "how many rows to send at a time, 1 to 1000")
 	flags.IntVar(&r.config.Workers, "workers", d.Workers, "how many batches to send at a time; each takes a connection to the database")
 	listFailed := flags.Bool("list-failed", false, "print the rows that were set aside, and exit")
 	retryFailed := flags.Bool("retry-failed", false, "have rows sent again that were set aside, and exit")
 	limit := flags.Int("limit", failedMost, "with --list-failed: at most so many rows")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		switch {
 		case *listFailed && *retryFailed:
-			return usage(errors.New("--list-failed and --retry-failed exclude each other"))
+			return cli.Usage(errors.New("--list-failed and --retry-failed exclude each other"))
 		case len(args) > 0 && !*retryFailed:
-			return usage(fmt.Errorf("unexpected argument %q: only --retry-failed takes numbers of rows", args[0]))
+			return cli.Usage(fmt.Errorf("unexpected argument %q: only --retry-failed takes numbers of rows", args[0]))
 		case *limit < 1:
-			return usage(fmt.Errorf("--limit %d: must be at least 1", *limit))
+			return cli.Usage(fmt.Errorf("--limit %d: must be at least 1", *limit))
 		case r.config.Poll <= 0:
-			return usage(fmt.Errorf("--poll %v: must be longer than 0", r.config.Poll))
+			return cli.Usage(fmt.Errorf("--poll %v: must be longer than 0", r.config.Poll))
 		}
 		seqs := make([]int64, len(args))
 		for i, arg := range args {
 			if seqs[i], err = strconv.ParseInt(arg, 10, 64); err != nil {
-				return usage(fmt.Errorf("%q is no number of a row: --list-failed shows them", arg))
+				return cli.Usage(fmt.Errorf("%q is no number of a row: --list-failed shows them", arg))
 			}
 		}
-		from, err := a.settings.own(settings, flags, database)
+		from, err := a.Settings.Own(settings, flags, database)
 		if err != nil {
 			return err
 		}
-		r.app, r.settings, r.service = a, settings, service
+		r.App, r.settings, r.service = a, settings, service
 		store, closeStore, err := openOutbox(cmd.Context(), from, r.config.Workers)
 		if err != nil {
 			return err
@@ -95,7 +100,7 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 		case *retryFailed:
 			n, err := store.Retry(cmd.Context(), seqs...)
 			if err == nil {
-				fmt.Fprintf(a.err, "rows that are sent again: %d\n", n)
+				fmt.Fprintf(a.Err, "rows that are sent again: %d\n", n)
 			}
 			return err
 		}
@@ -106,18 +111,18 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 
 // relayJob is one run of the command.
 type relayJob struct {
-	*app
+	*cli.App
 	config   outbox.RelayConfig
-	settings config
+	settings cli.Config
 	service  *service
 }
 
 func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
-	log := r.logger(r.settings)
+	log := r.Logger(r.settings)
 	if err := r.service.listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, r.app, "relay", log)
+	provider, flush, err := openTraces(ctx, r.App, "relay", log)
 	if err != nil {
 		return err
 	}
@@ -132,12 +137,12 @@ func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
 		ConnectionName: "delaybridge relay", Logger: log, TracerProvider: provider,
 	})
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	r.config.Store, r.config.Publisher, r.config.Park, r.config.Logger = store, p, park, log
 	relay, err := r.newRelay()
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	defer r.service.serve(ctx, func(ctx context.Context) error { return errors.Join(relay.Check(), p.Check(), park.Check(ctx)) })()
 	return runRelay(ctx, log, relay, p)
@@ -186,7 +191,7 @@ type failedRow struct {
 	Reason    string    `json:"reason"`
 }
 
-func listFailedRows(ctx context.Context, a *app, store outbox.Store, limit int, format string) error {
+func listFailedRows(ctx context.Context, a *cli.App, store outbox.Store, limit int, format string) error {
 	failed, err := store.Failed(ctx, limit)
 	if err != nil {
 		return err
@@ -198,11 +203,11 @@ func listFailedRows(ctx context.Context, a *app, store outbox.Store, limit int, 
 			CreatedAt: time.UnixMilli(f.CreatedMS).UTC(), FailedAt: f.At.UTC(), Reason: f.Reason,
 		}
 	}
-	return printFailedRows(a.out, format, rows)
+	return printFailedRows(a.Out, format, rows)
 }
 
 func printFailedRows(out io.Writer, format string, rows []failedRow) error {
-	return emit(out, format, rows, []string{"SEQ", "ACTION", "ID", "FAILED", "REASON"}, func(r failedRow) []string {
+	return cli.Emit(out, format, rows, []string{"SEQ", "ACTION", "ID", "FAILED", "REASON"}, func(r failedRow) []string {
 		return []string{strconv.FormatInt(r.Seq, 10), r.Action, r.ID, r.FailedAt.Format(time.RFC3339), r.Reason}
 	})
 }

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "modernc.org/sqlite" // the database/sql driver
+
+	_ "modernc.org/sqlite"
 
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/settings"
@@ -21,6 +24,8 @@ import (
 	"github.com/delaybridge/delaybridge/producer/outbox/postgres"
 	"github.com/delaybridge/delaybridge/producer/outbox/sqlite"
 )
+
+// the database/sql driver
 
 // migrating is an outbox whose table can be made.
 type migrating interface {
@@ -37,7 +42,7 @@ func awaitOutbox(ctx context.Context, store migrating) error {
 		}
 		select {
 		case <-ctx.Done():
-			return withCode(exitUnreachable, fmt.Errorf("cannot reach the database: %w", err))
+			return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("cannot reach the database: %w", err))
 		case <-time.After(retryRedis):
 		}
 	}
@@ -49,20 +54,20 @@ func openOutbox(ctx context.Context, from settings.Value, workers int) (migratin
 	const want = "want postgres://, mysql:// or sqlite:///path"
 	text, err := databaseURL(from)
 	if err != nil {
-		return nil, nil, usage(fmt.Errorf("--database-url-file: %w", err))
+		return nil, nil, cli.Usage(fmt.Errorf("--database-url-file: %w", err))
 	}
 	if text == "" {
-		return nil, nil, usage(fmt.Errorf("--database-url is missing: %s", want))
+		return nil, nil, cli.Usage(fmt.Errorf("--database-url is missing: %s", want))
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, nil, usage(fmt.Errorf("--database-url is not a URL: %s", want))
+		return nil, nil, cli.Usage(fmt.Errorf("--database-url is not a URL: %s", want))
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
 		config, err := pgxpool.ParseConfig(text)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+			return nil, nil, cli.Usage(fmt.Errorf("--database-url: %w", err))
 		}
 		config.MaxConns = max(config.MaxConns, int32(min(workers, maxConnections))+2) //nolint:gosec // at most maxConnections; one listens, one counts
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
@@ -78,13 +83,13 @@ func openOutbox(ctx context.Context, from settings.Value, workers int) (migratin
 		}
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+			return nil, nil, cli.Usage(fmt.Errorf("--database-url: %w", err))
 		}
 		return postgres.New(pool), pool.Close, nil
 	case "mysql", "mariadb":
 		c, err := mysqlConfig(u)
 		if err != nil {
-			return nil, nil, usage(err)
+			return nil, nil, cli.Usage(err)
 		}
 		fresh := func(_ context.Context, c *mysqldriver.Config) error {
 			text, err := databaseURL(from)
@@ -100,26 +105,26 @@ func openOutbox(ctx context.Context, from settings.Value, workers int) (migratin
 			return nil
 		}
 		if err := c.Apply(mysqldriver.BeforeConnect(fresh)); err != nil {
-			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+			return nil, nil, cli.Usage(fmt.Errorf("--database-url: %w", err))
 		}
 		connector, err := mysqldriver.NewConnector(c)
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+			return nil, nil, cli.Usage(fmt.Errorf("--database-url: %w", err))
 		}
 		db := sql.OpenDB(connector)
 		return mysql.New(db), func() { _ = db.Close() }, nil
 	case "sqlite", "file":
 		path := strings.TrimPrefix(u.Opaque+u.Path, "//")
 		if path == "" {
-			return nil, nil, usage(errors.New("--database-url names no file: write sqlite:///path"))
+			return nil, nil, cli.Usage(errors.New("--database-url names no file: write sqlite:///path"))
 		}
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 		if err != nil {
-			return nil, nil, usage(fmt.Errorf("--database-url: %w", err))
+			return nil, nil, cli.Usage(fmt.Errorf("--database-url: %w", err))
 		}
 		return sqlite.New(db), func() { _ = db.Close() }, nil
 	}
-	return nil, nil, usage(fmt.Errorf("--database-url begins with %q: %s", u.Scheme+":", want))
+	return nil, nil, cli.Usage(fmt.Errorf("--database-url begins with %q: %s", u.Scheme+":", want))
 }
 
 // maxConnections bounds what a relay takes of a database's connections.

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newRescheduleCommand(a *app) *cobra.Command {
+func newRescheduleCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reschedule (--in 10m | --at INSTANT) ID... | reschedule ... - | reschedule ... --group GROUP",
 		Short: "Give messages another due time, and say of each whether that came in time",
@@ -35,20 +36,20 @@ or recorded, and 4 if Redis is unreachable.`,
 	in := cmd.Flags().String("in", "", "delay from now, such as 1500ms, 30m, 1h30m, 7d or 1y")
 	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	entry, group := entryFlag(cmd), groupFlag(cmd)
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		when, err := parseWhen(*in, *at, "--in", "--at")
+		when, err := cli.ParseWhen(*in, *at, "--in", "--at")
 		switch {
 		case err != nil:
-			return usage(err)
+			return cli.Usage(err)
 		case *in == "" && *at == "":
-			return usage(errors.New("--in or --at is missing: give the new delay or instant"))
+			return cli.Usage(errors.New("--in or --at is missing: give the new delay or instant"))
 		}
 		if err := when.Validate(time.Now()); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
-		return withTracedPark(cmd.Context(), a, "reschedule", func(park *redisbridge.Park, c config) error {
+		return withTracedPark(cmd.Context(), a, "reschedule", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -79,14 +80,14 @@ func rescheduling() changing {
 		text: func(c redisbridge.Change) string {
 			switch c.Outcome {
 			case redisbridge.OutcomeDone:
-				return "rescheduled, due " + instantText(c.Due) + messagesText(c)
+				return "rescheduled, due " + cli.InstantText(c.Due) + messagesText(c)
 			case redisbridge.OutcomeCancelledBefore:
-				return "cancelled before, at " + instantText(c.At)
+				return "cancelled before, at " + cli.InstantText(c.At)
 			case redisbridge.OutcomeDelivered:
-				return "too late: delivered at " + instantText(c.At)
+				return "too late: delivered at " + cli.InstantText(c.At)
 			case redisbridge.OutcomeRecorded:
 			}
-			return "recorded: if it arrives before " + instantText(c.Due) + ", its consumer parks it again until then"
+			return "recorded: if it arrives before " + cli.InstantText(c.Due) + ", its consumer parks it again until then"
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -19,7 +20,7 @@ import (
 // reshardLook is how often it is looked how far the change is.
 const reshardLook = 500 * time.Millisecond
 
-func newReshardCommand(a *app) *cobra.Command {
+func newReshardCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reshard N",
 		Short: "Change the number of shards while traffic goes on; without --yes it says what would happen, and exits with 3",
@@ -39,13 +40,13 @@ Redis go by it, and remove lanes that are not needed with topology prune.
 
 It needs the permissions of a bridge.`,
 		Example: "  delaybridge reshard 8\n  delaybridge reshard 8 --yes --reason 'more bridges'",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    cli.UsageArgs(cobra.ExactArgs(1)),
 	}
 	yes := cmd.Flags().Bool("yes", false, "yes, change it")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -54,14 +55,14 @@ It needs the permissions of a bridge.`,
 			_, err = settings.Topology.WithShards(shards)
 		}
 		if err != nil {
-			return usage(fmt.Errorf("%q is no number of shards: use 1 to 64", args[0]))
+			return cli.Usage(fmt.Errorf("%q is no number of shards: use 1 to 64", args[0]))
 		}
 		if settings.LogLevel == slog.LevelInfo {
 			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
-		a.sayTarget(settings)
-		return usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
-			r := reshard{app: a, park: park, settings: settings, shards: shards, format: *format, reason: *reason}
+		a.SayTarget(settings)
+		return usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
+			r := reshard{App: a, park: park, settings: settings, shards: shards, format: *format, reason: *reason}
 			return r.run(cmd.Context(), *yes)
 		})
 	}
@@ -70,9 +71,9 @@ It needs the permissions of a bridge.`,
 
 // reshard is one call of the command.
 type reshard struct {
-	*app
+	*cli.App
 	park     *redisbridge.Park
-	settings config
+	settings cli.Config
 	shards   int
 	format   string
 	reason   string
@@ -94,9 +95,9 @@ func (r *reshard) run(ctx context.Context, yes bool) error {
 		if err := r.park.CheckReshard(ctx, r.shards); err != nil {
 			return err
 		}
-		fmt.Fprintf(r.out, "Bridges would move all messages under prefix %s from %d to %d shards, while traffic goes on.\n",
+		fmt.Fprintf(r.Out, "Bridges would move all messages under prefix %s from %d to %d shards, while traffic goes on.\n",
 			r.settings.Topology.Prefix(), is.Shards, r.shards)
-		return withCode(exitDrift, errors.New("nothing was changed: to change it say --yes"))
+		return cli.WithCode(cli.ExitDrift, errors.New("nothing was changed: to change it say --yes"))
 	case is.Next == 0:
 		if err := r.begin(ctx, is); err != nil {
 			return err
@@ -114,7 +115,7 @@ func (r *reshard) begin(ctx context.Context, is redisbridge.Resharding) error {
 	if err := r.park.CheckReshard(ctx, r.shards); err != nil {
 		return err
 	}
-	err = withBroker(ctx, r.app, r.settings, func(ctx context.Context, channels topology.Channels) error {
+	err = withBroker(ctx, r.App, r.settings, func(ctx context.Context, channels topology.Channels) error {
 		_, err := wanted.Apply(ctx, channels)
 		return err
 	})
@@ -122,14 +123,14 @@ func (r *reshard) begin(ctx context.Context, is redisbridge.Resharding) error {
 		err = r.park.BeginReshard(ctx, r.shards)
 	}
 	record := redisbridge.AuditRecord{Action: auditReshard, Details: fmt.Sprintf("from %d to %d shards", is.Shards, r.shards), Reason: r.reason}
-	recordAudit(ctx, r.app, r.park, record, err)
+	recordAudit(ctx, r.App, r.park, record, err)
 	return err
 }
 
 // follow shows how far the bridges are until they are done.
 func (r *reshard) follow(ctx context.Context) error {
-	bar := r.newWorking("moving messages")
-	defer bar.clear()
+	bar := r.NewWorking("moving messages")
+	defer bar.Clear()
 	ticker := time.NewTicker(reshardLook)
 	defer ticker.Stop()
 	began, first := time.Now(), -1.0
@@ -137,7 +138,7 @@ func (r *reshard) follow(ctx context.Context) error {
 		is, err := r.park.Resharding(ctx)
 		switch {
 		case err == nil && is.Next != r.shards && is.Shards == r.shards:
-			bar.clear()
+			bar.Clear()
 			return r.print(is)
 		case err == nil && is.Next != r.shards:
 			return fmt.Errorf("another change of the number of shards has followed: there are %d", is.Shards)
@@ -145,21 +146,21 @@ func (r *reshard) follow(ctx context.Context) error {
 			if first < 0 {
 				first = is.Done
 			}
-			bar.describe(progressText(is.Done, is.Done-first, time.Since(began)))
-			if r.format == formatJSONL {
-				if err := json.NewEncoder(r.out).Encode(is); err != nil {
+			bar.Describe(progressText(is.Done, is.Done-first, time.Since(began)))
+			if r.format == cli.FormatJSONL {
+				if err := json.NewEncoder(r.Out).Encode(is); err != nil {
 					return err
 				}
 			}
 		case ctx.Err() == nil && !errors.Is(err, redisbridge.ErrUnreachable):
 			return err
 		default:
-			bar.describe(printable.Error(err)) // the bridges wait for Redis, too
+			bar.Describe(printable.Error(err)) // the bridges wait for Redis, too
 		}
 		select {
 		case <-ctx.Done():
-			bar.clear()
-			fmt.Fprintf(r.err, "interrupted: the bridges go on; 'delaybridge reshard %d' shows how far they are\n", r.shards)
+			bar.Clear()
+			fmt.Fprintf(r.Err, "interrupted: the bridges go on; 'delaybridge reshard %d' shows how far they are\n", r.shards)
 			return ctx.Err()
 		case <-ticker.C:
 		}
@@ -178,11 +179,11 @@ func progressText(done, since float64, passed time.Duration) string {
 
 func (r *reshard) print(is redisbridge.Resharding) error {
 	switch r.format {
-	case formatJSON:
-		return printJSON(r.out, is)
-	case formatJSONL:
-		return json.NewEncoder(r.out).Encode(is)
+	case cli.FormatJSON:
+		return cli.PrintJSON(r.Out, is)
+	case cli.FormatJSONL:
+		return json.NewEncoder(r.Out).Encode(is)
 	}
-	_, err := fmt.Fprintf(r.out, "prefix %s has %d shards\n", r.settings.Topology.Prefix(), is.Shards)
+	_, err := fmt.Fprintf(r.Out, "prefix %s has %d shards\n", r.settings.Topology.Prefix(), is.Shards)
 	return err
 }

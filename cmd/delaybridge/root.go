@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -15,37 +16,37 @@ import (
 
 // run is the program without its process: it executes one command line and
 // returns the exit code. Nothing of what it prints is raw.
-func run(ctx context.Context, args []string, s streams, lookupEnv func(string) (string, bool)) int {
-	out, said := printable.NewWriter(s.out), printable.NewWriter(s.err)
+func run(ctx context.Context, args []string, s cli.Streams, lookupEnv func(string) (string, bool)) int {
+	out, said := printable.NewWriter(s.Out), printable.NewWriter(s.Err)
 	defer func() { _, _ = out.Flush(), said.Flush() }()
-	s.out, s.err = out, said
-	a := &app{streams: s, settings: newSettings(lookupEnv)}
+	s.Out, s.Err = out, said
+	a := &cli.App{Streams: s, Settings: cli.NewSettings(lookupEnv)}
 	root := newRootCommand(a)
 	root.SetArgs(args)
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	code := exitCode(ctx, err)
-	if err != nil && code != exitInterrupted {
-		fmt.Fprintf(s.err, "delaybridge: %s\n", withoutSecrets(printable.Error(located(a, err))))
+	code := cli.ExitCode(ctx, err)
+	if err != nil && code != cli.ExitInterrupted {
+		fmt.Fprintf(s.Err, "delaybridge: %s\n", cli.WithoutSecrets(printable.Error(located(a, err))))
 	}
 	return code
 }
 
 // located has an error that is about Redis say where that was looked for.
-func located(a *app, err error) error {
+func located(a *cli.App, err error) error {
 	if !errors.Is(err, redisbridge.ErrUnreachable) {
 		return err
 	}
-	c, wrong := a.settings.sources().Read()
+	c, wrong := a.Settings.Sources().Read()
 	if wrong != nil {
 		return err
 	}
 	return fmt.Errorf("%w (redis-url %s)", err, broker.Redact(c.RedisURL))
 }
 
-func newRootCommand(a *app) *cobra.Command {
+func newRootCommand(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "delaybridge",
 		Short: "Exact, durable message delays for RabbitMQ",
@@ -58,12 +59,12 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	group(root)
+	cli.Group(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
+		return cli.Usage(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
 	versionFlag(root, a)
-	a.settings.register(root.PersistentFlags(), a.logger)
+	a.Settings.Register(root.PersistentFlags(), a.Logger)
 	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
 	root.AddCommand(
 		newTopologyCommand(a),
@@ -110,11 +111,11 @@ func withoutSettings(template string) string {
 	return before + begin + "\n\nUse \"delaybridge options\" for the settings that all commands take.{{end}}" + after
 }
 
-func newOptionsCommand(a *app) *cobra.Command {
+func newOptionsCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "options", Short: "List the settings that all commands take, as flags", Args: usageArgs(cobra.NoArgs),
+		Use: "options", Short: "List the settings that all commands take, as flags", Args: cli.UsageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(a.out, cmd.Root().PersistentFlags().FlagUsages())
+			_, err := fmt.Fprint(a.Out, cmd.Root().PersistentFlags().FlagUsages())
 			return err
 		},
 	}

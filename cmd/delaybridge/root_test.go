@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 func TestUnknownCommandsAndFlags(t *testing.T) {
@@ -24,8 +26,8 @@ func TestUnknownCommandsAndFlags(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := runIn(t, nil, strings.Fields(line)...)
-			if code != exitUsage || !strings.HasPrefix(stderr, "delaybridge: ") || !strings.Contains(stderr, want) || stdout != "" {
-				t.Errorf("exit code %d, standard output %q, standard error %q; want %d and %q", code, stdout, stderr, exitUsage, want)
+			if code != cli.ExitUsage || !strings.HasPrefix(stderr, "delaybridge: ") || !strings.Contains(stderr, want) || stdout != "" {
+				t.Errorf("exit code %d, standard output %q, standard error %q; want %d and %q", code, stdout, stderr, cli.ExitUsage, want)
 			}
 		})
 	}
@@ -41,14 +43,14 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			return
 		}
 		args := strings.Fields(cmd.CommandPath())[1:]
-		if code, stdout, stderr := runIn(t, nil, append(args, "--help")...); code != exitOK || !strings.Contains(stdout, "Usage:") || stderr != "" {
+		if code, stdout, stderr := runIn(t, nil, append(args, "--help")...); code != cli.ExitOK || !strings.Contains(stdout, "Usage:") || stderr != "" {
 			t.Errorf("%v --help: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
 		if cmd.Short == "" {
 			t.Errorf("%v has no short description", args)
 		}
 		if cmd.HasSubCommands() && cmd.Name() != "migrate" {
-			if code, stdout, _ := runIn(t, nil, args...); code != exitOK || !strings.Contains(stdout, "Available Commands:") {
+			if code, stdout, _ := runIn(t, nil, args...); code != cli.ExitOK || !strings.Contains(stdout, "Available Commands:") {
 				t.Errorf("%v alone: exit code %d, %q", args, code, stdout)
 			}
 		}
@@ -56,17 +58,17 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRootCommand(&app{settings: newSettings(func(string) (string, bool) { return "", false })}))
+	visit(newRootCommand(&cli.App{Settings: cli.NewSettings(func(string) (string, bool) { return "", false })}))
 }
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	if code, stdout, _ := runIn(t, nil, "--version"); code != exitOK || !strings.HasPrefix(stdout, "delaybridge ") {
+	if code, stdout, _ := runIn(t, nil, "--version"); code != cli.ExitOK || !strings.HasPrefix(stdout, "delaybridge ") {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 	_, want, _ := runIn(t, nil, "version", "-o", "json")
 	for _, args := range [][]string{{"--version", "-o", "json"}, {"-o", "json", "--version"}, {"--output=json", "--version"}, {"--version", "-o", "jsonl"}, {"version", "-o", "jsonl"}} {
-		if code, stdout, stderr := runIn(t, nil, args...); code != exitOK || stdout != want || !strings.HasPrefix(stdout, `{"version":`) {
+		if code, stdout, stderr := runIn(t, nil, args...); code != cli.ExitOK || stdout != want || !strings.HasPrefix(stdout, `{"version":`) {
 			t.Errorf("%v: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
 		}
 	}
@@ -75,7 +77,7 @@ func TestVersion(t *testing.T) {
 		"--version -o yaml": `--output "yaml": use table, json, jsonl`,
 		"--version bridge":  "unknown flag: --version",
 	} {
-		if code, stdout, stderr := runIn(t, nil, strings.Fields(line)...); code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+		if code, stdout, stderr := runIn(t, nil, strings.Fields(line)...); code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q, %q; want %q", line, code, stdout, stderr, want)
 		}
 	}

@@ -9,14 +9,15 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
 // ofSection parses a command line of bridge or consume, and returns one of its flags as it is then.
 func ofSection(t *testing.T, env map[string]string, command, flag string, args ...string) (*pflag.Flag, error) {
 	t.Helper()
-	s := newSettings(func(name string) (string, bool) { text, ok := env[name]; return text, ok })
-	root := newRootCommand(&app{settings: s})
+	s := cli.NewSettings(func(name string) (string, bool) { text, ok := env[name]; return text, ok })
+	root := newRootCommand(&cli.App{Settings: s})
 	cmd, _, err := root.Find([]string{command})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestPrecedenceOfSections(t *testing.T) {
 		"string": {"flag", "env", "file"}, "stringArray": {"flag", "env", "file"},
 	}
 	for _, command := range settings.Sections() {
-		root := newRootCommand(&app{settings: newSettings(func(string) (string, bool) { return "", false })})
+		root := newRootCommand(&cli.App{Settings: cli.NewSettings(func(string) (string, bool) { return "", false })})
 		cmd, _, err := root.Find([]string{command})
 		if err != nil {
 			t.Fatal(err)
@@ -106,12 +107,12 @@ func TestSections(t *testing.T) {
 		"publish:\n  id: x\n":            `unknown key "publish": use amqp-url, `,
 		"bridge:\n  max-in-flight: -1\n": `--max-in-flight -1: must not be negative`,
 	} {
-		if code, _, stderr := runIn(t, nil, "bridge", "--config", writeFile(t, content)); code != exitUsage || !strings.Contains(stderr, want) {
+		if code, _, stderr := runIn(t, nil, "bridge", "--config", writeFile(t, content)); code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit code %d, %s, want %s", content, code, stderr, want)
 		}
 	}
 	code, _, stderr := runIn(t, map[string]string{"DELAYBRIDGE_CONSUME_OUTPUT": "yaml"}, "consume", "--queue", "q")
-	if code != exitUsage || !strings.Contains(stderr, `--output "yaml": use table, jsonl`) {
+	if code != cli.ExitUsage || !strings.Contains(stderr, `--output "yaml": use table, jsonl`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -200,7 +201,7 @@ func TestFaultyContexts(t *testing.T) {
 				want = fmt.Sprintf(want, path)
 			}
 			code, stdout, stderr := runIn(t, env, append([]string{"config", "show"}, c.args...)...)
-			if code != exitUsage || !strings.Contains(stderr, want) || strings.Contains(stdout+stderr, "s3cret") {
+			if code != cli.ExitUsage || !strings.Contains(stderr, want) || strings.Contains(stdout+stderr, "s3cret") {
 				t.Errorf("exit code %d, %s, want %s", code, stderr, want)
 			}
 		})
@@ -209,7 +210,7 @@ func TestFaultyContexts(t *testing.T) {
 	if got := shown(t, "amqp-url", env, "--context", "staging"); got.Value != "file:///secrets/amqp" {
 		t.Errorf("others may read where secrets are: got %+v", got)
 	}
-	if code, stdout, _ := runIn(t, map[string]string{"XDG_CONFIG_HOME": t.TempDir()}, "context", "list", "-o", "json"); code != exitOK || stdout != "[]\n" {
+	if code, stdout, _ := runIn(t, map[string]string{"XDG_CONFIG_HOME": t.TempDir()}, "context", "list", "-o", "json"); code != cli.ExitOK || stdout != "[]\n" {
 		t.Errorf("without a file: exit code %d, %s", code, stdout)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
@@ -49,10 +50,10 @@ func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 		return s.endpoint.unused()
 	}
 	if err := s.endpoint.check(log); err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
 	if _, _, err := net.SplitHostPort(s.address); err != nil {
-		return usage(fmt.Errorf("--metrics-addr %q: write HOST:PORT, such as 127.0.0.1:9464, or :PORT for all addresses of this machine", s.address))
+		return cli.Usage(fmt.Errorf("--metrics-addr %q: write HOST:PORT, such as 127.0.0.1:9464, or :PORT for all addresses of this machine", s.address))
 	}
 	s.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -65,7 +66,7 @@ func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 	_, unknown := errors.AsType[*net.DNSError](err)
 	switch {
 	case wrong || unknown:
-		return usage(fmt.Errorf("--metrics-addr: %w", err))
+		return cli.Usage(fmt.Errorf("--metrics-addr: %w", err))
 	case err != nil:
 		return fmt.Errorf("--metrics-addr: %w; choose an address of this machine, and a port that nobody has", err)
 	}

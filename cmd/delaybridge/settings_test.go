@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -25,7 +26,7 @@ func runIn(t *testing.T, env map[string]string, args ...string) (code int, stdou
 		return value, ok
 	}
 	var out, said bytes.Buffer
-	code = run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &said}, lookup)
+	code = run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &said}, lookup)
 	return code, out.String(), said.String()
 }
 
@@ -42,7 +43,7 @@ func writeFile(t *testing.T, content string) string {
 func shown(t *testing.T, key string, env map[string]string, args ...string) settings.Value {
 	t.Helper()
 	code, stdout, stderr := runIn(t, env, append([]string{"config", "show", "-o", "json"}, args...)...)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var values []settings.Value
@@ -144,12 +145,12 @@ func TestSettingsFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, stdout, stderr := runIn(t, nil, "config", "show", "--config", writeFile(t, c.content))
-			if code != exitUsage || !strings.Contains(stderr, c.want) || stdout != "" {
-				t.Errorf("exit code %d, %q, want %d and %q", code, stderr, exitUsage, c.want)
+			if code != cli.ExitUsage || !strings.Contains(stderr, c.want) || stdout != "" {
+				t.Errorf("exit code %d, %q, want %d and %q", code, stderr, cli.ExitUsage, c.want)
 			}
 		})
 	}
-	if code, _, stderr := runIn(t, map[string]string{"DELAYBRIDGE_CONFIG": "/no/such.yaml"}, "config", "show"); code != exitUsage ||
+	if code, _, stderr := runIn(t, map[string]string{"DELAYBRIDGE_CONFIG": "/no/such.yaml"}, "config", "show"); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "environment DELAYBRIDGE_CONFIG: open /no/such.yaml") {
 		t.Errorf("a file that is not there: exit code %d, %s", code, stderr)
 	}
@@ -162,9 +163,9 @@ func TestConfigShowKeepsSecrets(t *testing.T) {
 		"DELAYBRIDGE_MANAGEMENT_URL": "http://u:s3cret@h",
 		"DELAYBRIDGE_REDIS_URL":      "redis://:s3cret@h?master_name=m&password=s3cret",
 	}
-	for _, format := range []string{formatTable, formatJSON, formatJSONL} {
+	for _, format := range []string{cli.FormatTable, cli.FormatJSON, cli.FormatJSONL} {
 		code, stdout, stderr := runIn(t, env, "config", "show", "-o", format)
-		if code != exitOK || strings.Contains(stdout+stderr, "s3cret") || strings.Count(stdout, "xxxxx@h") != 3 {
+		if code != cli.ExitOK || strings.Contains(stdout+stderr, "s3cret") || strings.Count(stdout, "xxxxx@h") != 3 {
 			t.Errorf("-o %s: exit code %d\n%s%s", format, code, stdout, stderr)
 		}
 	}
@@ -173,7 +174,7 @@ func TestConfigShowKeepsSecrets(t *testing.T) {
 // TestEveryFaultyValueIsNamed makes all mistakes at once.
 func TestEveryFaultyValueIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newSettings(func(name string) (string, bool) {
+	s := cli.NewSettings(func(name string) (string, bool) {
 		value, ok := map[string]string{
 			"DELAYBRIDGE_TIERS":           "1s,x",
 			"DELAYBRIDGE_LEAD":            "",
@@ -195,9 +196,9 @@ func TestEveryFaultyValueIsNamed(t *testing.T) {
 		}[name]
 		return value, ok
 	})
-	newRootCommand(&app{settings: s})
-	_, err := s.config()
-	if exitCode(t.Context(), err) != exitUsage {
+	newRootCommand(&cli.App{Settings: s})
+	_, err := s.Config()
+	if cli.ExitCode(t.Context(), err) != cli.ExitUsage {
 		t.Fatalf("got %v, want a usage error", err)
 	}
 	for _, want := range []string{
@@ -230,9 +231,9 @@ func TestEntriesSetting(t *testing.T) {
 		"orders=direct+tracked":       "[{orders direct true}]",
 		"orders=direct, audit=fanout": "[{audit fanout false} {orders direct false}]",
 	} {
-		s := newSettings(func(name string) (string, bool) { return text, name == "DELAYBRIDGE_ENTRIES" })
-		newRootCommand(&app{settings: s})
-		c, err := s.config()
+		s := cli.NewSettings(func(name string) (string, bool) { return text, name == "DELAYBRIDGE_ENTRIES" })
+		newRootCommand(&cli.App{Settings: s})
+		c, err := s.Config()
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -242,16 +243,16 @@ func TestEntriesSetting(t *testing.T) {
 		}
 	}
 	code, _, stderr := runIn(t, nil, "topology", "plan", "--default-entry", "direct+tracked")
-	if code != exitUsage || !strings.Contains(stderr, `default-entry (from flag --default-entry): "direct+tracked": use topic or topic+tracked`) {
+	if code != cli.ExitUsage || !strings.Contains(stderr, `default-entry (from flag --default-entry): "direct+tracked": use topic or topic+tracked`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	s := newSettings(func(name string) (string, bool) { return "topic+tracked", name == "DELAYBRIDGE_DEFAULT_ENTRY" })
-	newRootCommand(&app{settings: s})
-	if c, err := s.config(); err != nil || !c.Topology.IsTracked("") {
+	s := cli.NewSettings(func(name string) (string, bool) { return "topic+tracked", name == "DELAYBRIDGE_DEFAULT_ENTRY" })
+	newRootCommand(&cli.App{Settings: s})
+	if c, err := s.Config(); err != nil || !c.Topology.IsTracked("") {
 		t.Errorf("the default entry is not tracked (%v)", err)
 	}
 	code, _, stderr = runIn(t, nil, "topology", "plan", "--entries", "a=direct,a=fanout,b=x-delayed-message")
-	if code != exitUsage || !strings.Contains(stderr, `entry "a" is listed twice`) || !strings.Contains(stderr, `entry "b": type "x-delayed-message"`) {
+	if code != cli.ExitUsage || !strings.Contains(stderr, `entry "a" is listed twice`) || !strings.Contains(stderr, `entry "b": type "x-delayed-message"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -260,9 +261,9 @@ func TestQuotasSetting(t *testing.T) {
 	t.Parallel()
 	read := func(quotas, standard string) (map[string]redisbridge.Quota, error) {
 		env := map[string]string{"DELAYBRIDGE_QUOTAS": quotas, "DELAYBRIDGE_DEFAULT_QUOTA": standard, "DELAYBRIDGE_ENTRIES": "orders=direct,audit=fanout"}
-		s := newSettings(func(name string) (string, bool) { text, ok := env[name]; return text, ok })
-		newRootCommand(&app{settings: s})
-		c, err := s.config()
+		s := cli.NewSettings(func(name string) (string, bool) { text, ok := env[name]; return text, ok })
+		newRootCommand(&cli.App{Settings: s})
+		c, err := s.Config()
 		return c.Quotas, err
 	}
 	got, err := read("orders=messages:50000+bytes:1GiB+delay:30d+body:64KiB, audit=body:100", "messages:7")
@@ -288,7 +289,7 @@ func TestQuotasSetting(t *testing.T) {
 		"orders=messages:1+messages:2":     `"messages:2": there is a limit of messages already`,
 		"orders=body:1,audit,audit=body:1": `"audit": write NAME=LIMIT+LIMIT`,
 	} {
-		if _, err := read(text, ""); exitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), says) {
+		if _, err := read(text, ""); cli.ExitCode(t.Context(), err) != cli.ExitUsage || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
 		}
 	}
@@ -296,9 +297,9 @@ func TestQuotasSetting(t *testing.T) {
 
 func TestDefaultsAreTheTopologys(t *testing.T) {
 	t.Parallel()
-	s := newSettings(func(string) (string, bool) { return "", false })
-	newRootCommand(&app{settings: s})
-	c, err := s.config()
+	s := cli.NewSettings(func(string) (string, bool) { return "", false })
+	newRootCommand(&cli.App{Settings: s})
+	c, err := s.Config()
 	if err != nil {
 		t.Fatal(err)
 	}

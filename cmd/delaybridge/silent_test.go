@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // silentServer accepts connections and answers nothing, and returns its address.
@@ -55,8 +57,8 @@ func TestServersThatAnswerNothing(t *testing.T) {
 			var said bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &said, &said
 			_ = cmd.Run()
-			if code := cmd.ProcessState.ExitCode(); code != exitUnreachable || !strings.Contains(said.String(), says) || strings.Contains(said.String(), "s3cret") {
-				t.Errorf("%s: exit code %d, want %d and %q:\n%s", strings.Join(arguments, " "), code, exitUnreachable, says, &said)
+			if code := cmd.ProcessState.ExitCode(); code != cli.ExitUnreachable || !strings.Contains(said.String(), says) || strings.Contains(said.String(), "s3cret") {
+				t.Errorf("%s: exit code %d, want %d and %q:\n%s", strings.Join(arguments, " "), code, cli.ExitUnreachable, says, &said)
 			}
 		})
 	}

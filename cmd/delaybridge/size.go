@@ -9,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/capacity"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/internal/wire"
 )
 
-func newSizeCommand(a *app) *cobra.Command {
+func newSizeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "size --pending MESSAGES --body BYTES --rate MESSAGES",
 		Short: "Print what to order for a load: memory, disk and processors",
@@ -27,7 +28,7 @@ All messages are taken to go through Redis. Processors, memory of a node and dis
 with room to spare. Of the settings, lead, tiers, shards, remember and dedupe-window count.`,
 		Example: `  delaybridge size --pending 50M --body 400 --rate 2000
   delaybridge size --pending 1.5M --body 4KiB --rate 1k --within 7d -o json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var pending, rate, body, id, memory, within string
 	flags := cmd.Flags()
@@ -37,9 +38,9 @@ with room to spare. Of the settings, lead, tiers, shards, remember and dedupe-wi
 	flags.StringVar(&id, "id", "26", "bytes of an ID on average")
 	flags.StringVar(&within, "within", "30d", "how long it takes until all that wait are due")
 	flags.StringVar(&memory, "redis-memory", "32GB", "memory of one Redis server")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		c, err := a.settings.config()
+		c, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -73,10 +74,10 @@ with room to spare. Of the settings, lead, tiers, shards, remember and dedupe-wi
 			err = errors.Join(err, fmt.Errorf("--within %q: use a duration of 1s at least, such as 30d", within))
 		}
 		if err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		if mean := d.Pending / d.Within.Seconds(); mean > d.Rate {
-			return usage(fmt.Errorf("--rate %s: with --pending %s, within %s, %.4g messages are due in a second on average: raise --rate or --within", rate, pending, within, mean))
+			return cli.Usage(fmt.Errorf("--rate %s: with --pending %s, within %s, %.4g messages are due in a second on average: raise --rate or --within", rate, pending, within, mean))
 		}
 		return printFigures(a, *format, capacity.Measured().Figures(d))
 	}
@@ -99,16 +100,16 @@ func size(text string) (float64, error) {
 	return float64(n), err
 }
 
-func printFigures(a *app, format string, figures []capacity.Figure) error {
-	err := emit(a.out, format, figures, []string{"WHAT", "NEEDED", "RESTS ON"}, func(f capacity.Figure) []string {
+func printFigures(a *cli.App, format string, figures []capacity.Figure) error {
+	err := cli.Emit(a.Out, format, figures, []string{"WHAT", "NEEDED", "RESTS ON"}, func(f capacity.Figure) []string {
 		return []string{f.What, f.Text, f.RestsOn}
 	})
-	if err != nil || format != formatTable {
+	if err != nil || format != cli.FormatTable {
 		return err
 	}
 	for _, f := range figures {
 		if f.Warning != "" {
-			fmt.Fprintf(a.out, "!! %s: %s\n", printable.Text(f.What), printable.Text(f.Warning))
+			fmt.Fprintf(a.Out, "!! %s: %s\n", printable.Text(f.What), printable.Text(f.Warning))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/capacity"
 )
 
@@ -29,7 +30,7 @@ func TestSizeAsInItsDocument(t *testing.T) {
 			t.Fatalf("docs/capacity.md does not print what %q does", line)
 		}
 		code, printed, said := runIn(t, nil, append([]string{"size"}, strings.Fields(line)...)...)
-		if code != exitOK || printed != want {
+		if code != cli.ExitOK || printed != want {
 			t.Errorf("%s: exit code %d, %s, printed\n%s\nand docs/capacity.md has\n%s", line, code, said, printed, want)
 		}
 	}
@@ -41,7 +42,7 @@ func TestSizeJSON(t *testing.T) {
 		t.Helper()
 		code, printed, said := runIn(t, env, strings.Fields("size -o json "+args)...)
 		var list []capacity.Figure
-		if err := json.Unmarshal([]byte(printed), &list); err != nil || code != exitOK || said != "" {
+		if err := json.Unmarshal([]byte(printed), &list); err != nil || code != cli.ExitOK || said != "" {
 			t.Fatalf("exit code %d, %v, %s", code, err, said)
 		}
 		byKey := map[string]capacity.Figure{}
@@ -104,7 +105,7 @@ func TestSizeUsage(t *testing.T) {
 				args = append(append(args, "--pending", "50M", "--rate", "2000", "--body", "400"), strings.Fields(line)...)
 			}
 			code, stdout, stderr := runIn(t, nil, args...)
-			if code != exitUsage || !strings.Contains(stderr, want) || stdout != "" {
+			if code != cli.ExitUsage || !strings.Contains(stderr, want) || stdout != "" {
 				t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -20,7 +21,7 @@ import (
 // defaultStatsTimeout is enough to count ten million messages.
 const defaultStatsTimeout = time.Minute
 
-func newStatsCommand(a *app) *cobra.Command {
+func newStatsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count the messages in Redis and in the queues, and say what is due next",
@@ -32,16 +33,16 @@ management API alone, up to ten seconds late; with an empty management-url they 
 Each source has as long as --timeout says; on a terminal, standard error shows which one
 is asked. What cannot be had is left out and said on standard error; the exit code is 4 where Redis
 or RabbitMQ is unreachable.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	var timeout time.Duration
-	durationFlag(cmd.Flags(), &timeout, "timeout", defaultStatsTimeout, "how long Redis, and then RabbitMQ, may take to answer")
+	cli.DurationFlag(cmd.Flags(), &timeout, "timeout", defaultStatsTimeout, "how long Redis, and then RabbitMQ, may take to answer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if timeout <= 0 {
-			return usage(fmt.Errorf("--timeout %v: it must be positive", timeout))
+			return cli.Usage(fmt.Errorf("--timeout %v: it must be positive", timeout))
 		}
-		return withPark(a, func(park *redisbridge.Park, c config) error {
+		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			return countMessages(cmd.Context(), a, timeout, *format, park, c)
 		})
 	}
@@ -131,13 +132,13 @@ func inTime[T any](ctx context.Context, within time.Duration, source string, ask
 	case <-time.After(leaveWithin):
 	}
 	var none T
-	return none, withCode(exitUnreachable, fmt.Errorf("%s: %w: waited %v", source, errNoAnswer, within))
+	return none, cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s: %w: waited %v", source, errNoAnswer, within))
 }
 
-func countMessages(ctx context.Context, a *app, within time.Duration, format string, park *redisbridge.Park, c config) error {
+func countMessages(ctx context.Context, a *cli.App, within time.Duration, format string, park *redisbridge.Park, c cli.Config) error {
 	s := statistics{At: time.Now().UTC().Truncate(time.Millisecond)}
-	shown := a.newWorking("counting in Redis")
-	defer shown.clear()
+	shown := a.NewWorking("counting in Redis")
+	defer shown.Clear()
 	counts, redisErr := inTime(ctx, within, "Redis", func(ctx context.Context) (redisbridge.Stats, error) {
 		return park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
 	})
@@ -147,13 +148,13 @@ func countMessages(ctx context.Context, a *app, within time.Duration, format str
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	shown.describe("counting in RabbitMQ")
+	shown.Describe("counting in RabbitMQ")
 	var brokerErr error
 	s.RabbitMQ, brokerErr = inTime(ctx, within, "RabbitMQ", func(ctx context.Context) (*brokerStats, error) { return countInBroker(ctx, a, c) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	shown.clear()
+	shown.Clear()
 	if err := errors.Join(redisErr, brokerErr); s.Redis == nil && s.RabbitMQ == nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func countMessages(ctx context.Context, a *app, within time.Duration, format str
 
 // countInBroker asks over AMQP, whose answers are not old, and the management API for what
 // AMQP does not tell.
-func countInBroker(ctx context.Context, a *app, c config) (*brokerStats, error) {
+func countInBroker(ctx context.Context, a *cli.App, c cli.Config) (*brokerStats, error) {
 	management, err := managementIfAny(c)
 	if err != nil {
 		return nil, err
@@ -187,12 +188,12 @@ func countInBroker(ctx context.Context, a *app, c config) (*brokerStats, error) 
 		Inbox: one(t.Inbox()), Unrouted: one(t.Unrouted()), Quarantine: one(t.Quarantine()),
 	}
 	if len(counts.Silent) > 0 {
-		fmt.Fprintf(a.err, "delaybridge: queues that do not answer, and are not counted: %s\n", printable.Text(strings.Join(counts.Silent, ", ")))
+		fmt.Fprintf(a.Err, "delaybridge: queues that do not answer, and are not counted: %s\n", printable.Text(strings.Join(counts.Silent, ", ")))
 		s.Silent = counts.Silent
 	}
 	s.NotTaken, err = countNotTaken(ctx, t, management)
 	if err != nil {
-		fmt.Fprintf(a.err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", printable.Text(oneLine(err)))
+		fmt.Fprintf(a.Err, "delaybridge: what is due and not taken yet cannot be counted: %s\n", printable.Text(cli.OneLine(err)))
 	}
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
@@ -32,14 +33,14 @@ func (e entryStats) row() string {
 
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-func printStats(a *app, format string, s statistics) error {
+func printStats(a *cli.App, format string, s statistics) error {
 	switch format {
-	case formatJSON:
-		return printJSON(a.out, s)
-	case formatJSONL:
-		return json.NewEncoder(a.out).Encode(s)
+	case cli.FormatJSON:
+		return cli.PrintJSON(a.Out, s)
+	case cli.FormatJSONL:
+		return json.NewEncoder(a.Out).Encode(s)
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(what string, value any) { fmt.Fprintf(table, "%s\t%v\n", printable.Text(what), value) }
 	line("WHAT", "MESSAGES")
 	if r := s.Redis; r != nil {
@@ -86,8 +87,8 @@ func printStats(a *app, format string, s statistics) error {
 		queue("quarantine", b.Quarantine)
 	}
 	if r := s.Redis; r != nil {
-		fmt.Fprintf(table, "\nnext due\t%s\n", instantText(r.NextDue))
-		fmt.Fprintf(table, "oldest late\t%s\n", instantText(r.OldestLate))
+		fmt.Fprintf(table, "\nnext due\t%s\n", cli.InstantText(r.NextDue))
+		fmt.Fprintf(table, "oldest late\t%s\n", cli.InstantText(r.OldestLate))
 		fmt.Fprintf(table, "bridges\t%s\n", cmp.Or(printable.Text(strings.Join(r.Bridges, ", ")), "none"))
 	}
 	return table.Flush()

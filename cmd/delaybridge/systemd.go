@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 )
 
@@ -41,7 +42,7 @@ func notifySystemd(ctx context.Context, check func(context.Context) error, log *
 	for ready := false; ; {
 		status := "ready"
 		if err := look(ctx, check); err != nil {
-			status = "not ready: " + printable.Text(oneLine(err))
+			status = "not ready: " + printable.Text(cli.OneLine(err))
 		} else if !ready {
 			ready, every = true, lookAgain
 			if watchdog > 0 {

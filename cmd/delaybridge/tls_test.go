@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/private"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
@@ -97,11 +98,11 @@ func (e *encrypted) trip(t *testing.T, id string) {
 	t.Helper()
 	consume := startServing(t, e.vars, nil, "consume", "--queue", id, "--bind", "#", "--count", "1")
 	consume.awaitReady(t)
-	e.run(t, exitOK, "publish", "--id", id, "--key", "k", "--in", "1h")
-	if got := e.run(t, exitOK, "get", id, "-o", "json"); !strings.Contains(got, `"parked"`) {
+	e.run(t, cli.ExitOK, "publish", "--id", id, "--key", "k", "--in", "1h")
+	if got := e.run(t, cli.ExitOK, "get", id, "-o", "json"); !strings.Contains(got, `"parked"`) {
 		t.Errorf("get %s: %s", id, got)
 	}
-	e.run(t, exitOK, "reschedule", id, "--in", "1s")
+	e.run(t, cli.ExitOK, "reschedule", id, "--in", "1s")
 	await(t, "it is consumed", func() bool { return hasEnded(consume) })
 	if got := consume.output.String(); consume.err != nil || !strings.Contains(got, id) {
 		t.Errorf("consumed: %v: %s", consume.err, got)
@@ -113,17 +114,17 @@ func (e *encrypted) trip(t *testing.T, id string) {
 func TestEverythingOverMutualTLS(t *testing.T) {
 	t.Parallel()
 	e := overTLS(t)
-	e.run(t, exitOK, "topology", "apply")
+	e.run(t, cli.ExitOK, "topology", "apply")
 	bridge := startServing(t, e.vars, nil, "bridge")
 	bridge.awaitReady(t)
 	e.trip(t, "first")
 	for _, arguments := range [][]string{
 		{"topology", "verify"}, {"list"}, {"stats"}, {"top", "--once"}, {"quarantine", "list"}, {"migrate"},
 	} {
-		e.run(t, exitOK, arguments...)
+		e.run(t, cli.ExitOK, arguments...)
 	}
 	for _, seen := range []string{"[ok] topology and policies", "[ok] Redis' version and state"} {
-		if got := e.run(t, exitDrift, "doctor"); !strings.Contains(got, seen) { // there is one bridge, and its user may all
+		if got := e.run(t, cli.ExitDrift, "doctor"); !strings.Contains(got, seen) { // there is one bridge, and its user may all
 			t.Errorf("doctor does not say %s: %s", seen, got)
 		}
 	}
@@ -134,7 +135,7 @@ func TestEverythingOverMutualTLS(t *testing.T) {
 		code, _ := bridge.get(t, "/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(bridge.output.String(), "certificate has expired")
 	})
-	if got := e.run(t, exitUsage, "topology", "apply"); !strings.Contains(got, "certificate has expired") {
+	if got := e.run(t, cli.ExitUsage, "topology", "apply"); !strings.Contains(got, "certificate has expired") {
 		t.Errorf("it says: %s", got)
 	}
 	e.serverUntil(t, time.Now().Add(time.Hour))
@@ -147,7 +148,7 @@ func TestEverythingOverMutualTLS(t *testing.T) {
 func TestMutualTLSRefused(t *testing.T) {
 	t.Parallel()
 	e := overTLS(t)
-	e.run(t, exitOK, "topology", "apply")
+	e.run(t, cli.ExitOK, "topology", "apply")
 	e.vars["DELAYBRIDGE_CONNECT_TIMEOUT"] = "1s"
 	_, strangerKey := e.stranger.Issue(t, "client", time.Now().Add(time.Hour))
 	commands := map[string][]string{
@@ -191,7 +192,7 @@ func (e *encrypted) fails(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := command(t, e.vars, arguments...)
 	output, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitUsage && code != exitUnreachable {
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitUsage && code != cli.ExitUnreachable {
 		t.Errorf("%s: exit code %d:\n%.3000s", arguments, code, output)
 	}
 	return string(output)
@@ -216,7 +217,7 @@ func TestWrongCertificateFilesAreSaidFirst(t *testing.T) {
 		} {
 			e.vars[c.variable] = with(t, c.url, wrong...)
 			for _, line := range c.commands {
-				got := e.run(t, exitUsage, strings.Fields(line)...)
+				got := e.run(t, cli.ExitUsage, strings.Fields(line)...)
 				if !strings.Contains(got, "wrong TLS settings: ") || !strings.Contains(got, wrong[0]) || strings.Contains(got, "s3cr3t") {
 					t.Errorf("%s with %s: it says %s", line, e.vars[c.variable], got)
 				}
@@ -278,7 +279,7 @@ func TestServersEndTLS(t *testing.T) {
 			})
 			e := &encrypted{vars: scriptEnv(t)}
 			e.vars["DELAYBRIDGE_AMQP_URL"], e.vars["DELAYBRIDGE_MANAGEMENT_URL"], e.vars["DELAYBRIDGE_REDIS_URL"] = amqpURL, management, byCertificate(store.URL())
-			e.run(t, exitOK, "topology", "apply")
+			e.run(t, cli.ExitOK, "topology", "apply")
 			bridge := startServing(t, e.vars, nil, "bridge")
 			bridge.awaitReady(t)
 			e.trip(t, string(layout))
@@ -292,7 +293,7 @@ func TestServersEndTLS(t *testing.T) {
 				})
 				e.trip(t, "failed over")
 			}
-			e.run(t, exitOK, "topology", "verify")
+			e.run(t, cli.ExitOK, "topology", "verify")
 			await(t, "all connections are the bridge's, by its certificate", func() bool {
 				var all []struct {
 					User      string

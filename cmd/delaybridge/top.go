@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
@@ -25,7 +27,7 @@ const (
 	leastTopInterval   = 200 * time.Millisecond
 )
 
-func newTopCommand(a *app) *cobra.Command {
+func newTopCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch tiers, shards, bridges and problems in a terminal",
@@ -40,18 +42,18 @@ The exit code is then 4 where Redis or RabbitMQ is unreachable.
 
 Rates of tiers and lanes come from the management API, lateness from what consumers tell
 Redis. What is not known is shown as –, such as those rates where management-url is empty.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var o topOptions
 	flags := cmd.Flags()
-	durationFlag(flags, &o.interval, "interval", defaultTopInterval, "how long from one look to the next")
+	cli.DurationFlag(flags, &o.interval, "interval", defaultTopInterval, "how long from one look to the next")
 	flags.BoolVar(&o.once, "once", false, "print one picture and end; needs no terminal")
 	flags.BoolVar(&o.noColor, "no-color", false, "use no colours (environment: NO_COLOR)")
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.format = *format
 		if o.interval < leastTopInterval {
-			return usage(fmt.Errorf("--interval %v: use %v or more", o.interval, leastTopInterval))
+			return cli.Usage(fmt.Errorf("--interval %v: use %v or more", o.interval, leastTopInterval))
 		}
 		return watchInstallation(cmd.Context(), a, o)
 	}
@@ -64,14 +66,14 @@ type topOptions struct {
 	format        string
 }
 
-func watchInstallation(ctx context.Context, a *app, o topOptions) error {
-	settings, err := a.settings.config()
+func watchInstallation(ctx context.Context, a *cli.App, o topOptions) error {
+	settings, err := a.Settings.Config()
 	if err != nil {
 		return err
 	}
-	live := !o.once && o.format == formatTable
-	if live && (!isTerminal(a.in) || !isTerminal(a.out)) {
-		return usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
+	live := !o.once && o.format == cli.FormatTable
+	if live && (!cli.IsTerminal(a.In) || !cli.IsTerminal(a.Out)) {
+		return cli.Usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
 	}
 	management, err := managementIfAny(settings)
 	if err != nil {
@@ -90,7 +92,7 @@ func watchInstallation(ctx context.Context, a *app, o topOptions) error {
 	switch {
 	case live:
 		return topLive(ctx, a, o, s, book)
-	case o.format == formatJSONL && !o.once:
+	case o.format == cli.FormatJSONL && !o.once:
 		return topLines(ctx, a, o, s, book)
 	}
 	return topOnce(ctx, a, o, s, book)
@@ -113,8 +115,8 @@ func leave(closing func()) {
 }
 
 // topLive draws until the user, a signal or a wrong configuration ends it.
-func topLive(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
-	options := []tea.ProgramOption{tea.WithInput(a.in), tea.WithOutput(raw(a.out)), tea.WithoutSignalHandler()}
+func topLive(ctx context.Context, a *cli.App, o topOptions, s *sampler.Sampler, book *top.Book) error {
+	options := []tea.ProgramOption{tea.WithInput(a.In), tea.WithOutput(cli.Raw(a.Out)), tea.WithoutSignalHandler()}
 	if o.noColor {
 		options = append(options, tea.WithColorProfile(colorprofile.Ascii))
 	}
@@ -137,7 +139,7 @@ func topLive(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book
 }
 
 // topOnce looks twice, for the rates, and prints one picture.
-func topOnce(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
+func topOnce(ctx context.Context, a *cli.App, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	defer leave(s.Close)
 	var failed error
 	look := func() {
@@ -167,7 +169,7 @@ func topOnce(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book
 // lookFailed returns why a server is not in the picture: if for nothing else, its answer did not come in time.
 func lookFailed(ctx context.Context, l top.Look) error {
 	switch {
-	case exitCode(ctx, l.Err) != exitFailed:
+	case cli.ExitCode(ctx, l.Err) != cli.ExitFailed:
 		return l.Err
 	case l.Of == top.Redis:
 		return fmt.Errorf("%w: %w", redisbridge.ErrUnreachable, l.Err)
@@ -176,7 +178,7 @@ func lookFailed(ctx context.Context, l top.Look) error {
 }
 
 // topLines prints a picture at each interval.
-func topLines(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, book *top.Book) error {
+func topLines(ctx context.Context, a *cli.App, o topOptions, s *sampler.Sampler, book *top.Book) error {
 	defer leave(s.Close)
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
@@ -196,16 +198,16 @@ func topLines(ctx context.Context, a *app, o topOptions, s *sampler.Sampler, boo
 	}
 }
 
-func printPicture(a *app, p top.Picture, o topOptions) error {
+func printPicture(a *cli.App, p top.Picture, o topOptions) error {
 	var err error
 	switch o.format {
-	case formatTable:
+	case cli.FormatTable:
 		text, _ := top.Render(&p, top.Screen{Once: true, Interval: o.interval})
-		_, err = io.WriteString(colorprofile.NewWriter(raw(a.out), os.Environ()), text+"\n")
-	case formatJSON:
-		err = printJSON(a.out, p)
+		_, err = io.WriteString(colorprofile.NewWriter(cli.Raw(a.Out), os.Environ()), text+"\n")
+	case cli.FormatJSON:
+		err = cli.PrintJSON(a.Out, p)
 	default:
-		err = json.NewEncoder(a.out).Encode(p)
+		err = json.NewEncoder(a.Out).Encode(p)
 	}
 	if err != nil {
 		return fmt.Errorf("standard output: %w", err)

@@ -13,6 +13,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
 	"golang.org/x/term"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // terminal runs a program in one.
@@ -205,7 +207,7 @@ func TestTopInATerminal(t *testing.T) {
 	x.press("?")
 	x.await("no help", contains("SHARD"))
 	x.press("q")
-	x.ends(exitOK)
+	x.ends(cli.ExitOK)
 }
 
 func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
@@ -223,7 +225,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 			x := startInTerminal(t, scriptEnv(t), 80, 24, "top", "--no-color")
 			x.await("it draws", contains("no bridge is alive", "queues missing"))
 			test.end(x)
-			x.ends(exitOK)
+			x.ends(cli.ExitOK)
 		})
 	}
 }
@@ -237,12 +239,12 @@ func TestTopWithoutServers(t *testing.T) {
 	x := startInTerminal(t, vars, 80, 24, "top")
 	x.await("it says so", contains("Redis does not answer", "RabbitMQ does not answer", "connection refused"))
 	x.press("q")
-	x.ends(exitOK)
+	x.ends(cli.ExitOK)
 
 	vars = scriptEnv(t)
 	vars["DELAYBRIDGE_AMQP_URL"] = vars["AMQP_OF_A_STRANGER"]
 	x = startInTerminal(t, vars, 80, 24, "top")
-	x.ends(exitUsage)
+	x.ends(cli.ExitUsage)
 	x.await("the reason is left on the screen", contains("refused user name or password"))
 }
 
@@ -268,8 +270,8 @@ func TestTopOfASilentBroker(t *testing.T) {
 	}()
 	vars["DELAYBRIDGE_AMQP_URL"] = "amqp://" + listener.Addr().String() + "/" + vars["DELAYBRIDGE_PREFIX"]
 	code, stdout, stderr := runIn(t, vars, "top", "--once", "--interval", "200ms")
-	if code != exitUnreachable || !strings.Contains(stdout, "RabbitMQ does not answer") {
-		t.Errorf("exit code %d, want %d:\n%s%s", code, exitUnreachable, stdout, stderr)
+	if code != cli.ExitUnreachable || !strings.Contains(stdout, "RabbitMQ does not answer") {
+		t.Errorf("exit code %d, want %d:\n%s%s", code, cli.ExitUnreachable, stdout, stderr)
 	}
 	if err := listener.Close(); err != nil {
 		t.Error(err)

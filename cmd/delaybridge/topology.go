@@ -8,17 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-func newTopologyCommand(a *app) *cobra.Command {
+func newTopologyCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "topology",
 		Short: "Plan, apply, verify, export, prune and delete the exchanges and queues",
 	}
-	group(parent)
+	cli.Group(parent)
 	parent.AddCommand(
 		newTopologyPlanCommand(a),
 		newTopologyApplyCommand(a),
@@ -30,38 +31,38 @@ func newTopologyCommand(a *app) *cobra.Command {
 	return parent
 }
 
-func newTopologyPlanCommand(a *app) *cobra.Command {
+func newTopologyPlanCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print what apply would create, and change nothing",
 		Long: `Prints what apply would create, and changes nothing. Bindings are shown where
 they belong to an exchange or a queue that is to be created; AMQP cannot show
 others. verify sees them.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	return changeOverAMQP(a, cmd, (*topology.Topology).Plan, "nothing to create: everything is there")
 }
 
-func newTopologyApplyCommand(a *app) *cobra.Command {
+func newTopologyApplyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply",
 		Short: "Create what is missing, and print it",
 		Long: `Creates what is missing, and prints it. Applying again changes nothing. Where an
 exchange or a queue of the same name has other properties, or the user lacks a
 permission, apply names every such fault and creates nothing.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	return changeOverAMQP(a, cmd, (*topology.Topology).Apply, "nothing was created: everything was there")
 }
 
 // changeOverAMQP completes a command that plans or makes changes over AMQP. nothing
 // tells people that there are none.
-func changeOverAMQP(a *app, cmd *cobra.Command,
+func changeOverAMQP(a *cli.App, cmd *cobra.Command,
 	operation func(*topology.Topology, context.Context, topology.Channels) ([]topology.Change, error), nothing string,
 ) *cobra.Command {
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -78,18 +79,18 @@ func changeOverAMQP(a *app, cmd *cobra.Command,
 	return cmd
 }
 
-func newTopologyVerifyCommand(a *app) *cobra.Command {
+func newTopologyVerifyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the broker's effective state with the description; exits with 3 on drift",
 		Long: `Asks the management API what the broker goes by, with policies and operator
 policies counted in, and prints every difference. Exits with 3 if there is one.
 What the broker shows of policies and consumers is up to ten seconds old.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -101,13 +102,13 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		if err != nil {
 			return err
 		}
-		if len(drifts) == 0 && *format == formatTable {
-			fmt.Fprintln(a.err, "no drift so far: the broker is as described, by statistics up to 10 s old")
+		if len(drifts) == 0 && *format == cli.FormatTable {
+			fmt.Fprintln(a.Err, "no drift so far: the broker is as described, by statistics up to 10 s old")
 			return nil
 		}
-		err = printDrifts(a.out, *format, drifts)
+		err = printDrifts(a.Out, *format, drifts)
 		if err == nil && len(drifts) > 0 {
-			err = withCode(exitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference")))
+			err = cli.WithCode(cli.ExitDrift, fmt.Errorf("the broker differs from the description: %s so far; statistics up to 10 s old", countOf(len(drifts), "difference")))
 		}
 		return err
 	}
@@ -115,12 +116,12 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 }
 
 func printDrifts(out io.Writer, format string, drifts []topology.Drift) error {
-	return emit(out, format, drifts, []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}, func(d topology.Drift) []string {
+	return cli.Emit(out, format, drifts, []string{"KIND", "NAME", "FIELD", "EXPECTED", "FOUND", "REMEDY"}, func(d topology.Drift) []string {
 		return []string{d.Kind, d.Name, d.Field, d.Expected, d.Found, d.Remedy}
 	})
 }
 
-func newTopologyDeleteCommand(a *app) *cobra.Command {
+func newTopologyDeleteCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete",
 		Short: "Delete everything, unless a queue holds messages",
@@ -130,13 +131,13 @@ unacknowledged or dead-lettered but not yet confirmed, or while messages are par
 in Redis, or Redis does not say so. To be sure of the queues it closes the entrances
 first and watches them for %v. Stop all bridges before: they would put
 everything back.`, topology.SettleTime),
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	givenUp := cmd.Flags().StringArray("with-messages", nil, "delete this queue even if it holds messages; may be repeated")
 	withParked := cmd.Flags().Bool("with-parked", false, "delete even if messages are parked in Redis, which stay there, or Redis cannot be asked")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -148,10 +149,10 @@ everything back.`, topology.SettleTime),
 		if *withParked {
 			options.Check = nil
 		}
-		a.sayTarget(settings)
+		a.SayTarget(settings)
 		var changes []topology.Change
 		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			fmt.Fprintf(a.err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
+			fmt.Fprintf(a.Err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
 			changes, err = neededTopology(ctx, a, settings).Delete(ctx, channels, management, options)
 			return err
 		})
@@ -162,7 +163,7 @@ everything back.`, topology.SettleTime),
 		case err == nil:
 			return printChanges(a, *format, changes, "nothing to delete: nothing is there")
 		case cmd.Context().Err() != nil:
-			fmt.Fprintf(a.err, "interrupted: %s\n", printable.Error(err)) // says what it has left behind
+			fmt.Fprintf(a.Err, "interrupted: %s\n", printable.Error(err)) // says what it has left behind
 		}
 		if len(changes) > 0 {
 			err = errors.Join(err, printChanges(a, *format, changes, ""))
@@ -174,9 +175,9 @@ everything back.`, topology.SettleTime),
 
 // nothingParked returns what fails where Redis has messages that are still to be promoted, or
 // cannot tell.
-func nothingParked(a *app) func(context.Context) error {
+func nothingParked(a *cli.App) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return withPark(a, func(park *redisbridge.Park, _ config) error {
+		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			stats, err := park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
 			if err != nil {
 				return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)
@@ -194,12 +195,12 @@ func nothingParked(a *app) func(context.Context) error {
 }
 
 // printChanges prints changes, or for people what it means that there are none.
-func printChanges(a *app, format string, changes []topology.Change, nothing string) error {
-	if len(changes) == 0 && format == formatTable {
-		fmt.Fprintln(a.err, nothing)
+func printChanges(a *cli.App, format string, changes []topology.Change, nothing string) error {
+	if len(changes) == 0 && format == cli.FormatTable {
+		fmt.Fprintln(a.Err, nothing)
 		return nil
 	}
-	return emit(a.out, format, changes, []string{"ACTION", "KIND", "NAME", "DETAILS"}, func(c topology.Change) []string {
+	return cli.Emit(a.Out, format, changes, []string{"ACTION", "KIND", "NAME", "DETAILS"}, func(c topology.Change) []string {
 		return []string{c.Action, c.Kind, c.Name, c.Details}
 	})
 }

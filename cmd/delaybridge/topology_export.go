@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/definitions"
 )
@@ -19,7 +20,7 @@ import (
 // formatCRD is the format of resources for Kubernetes.
 const formatCRD = "crd"
 
-func newTopologyExportCommand(a *app) *cobra.Command {
+func newTopologyExportCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--format definitions|crd]",
 		Short: "Print the exchanges and queues for others to create",
@@ -37,7 +38,7 @@ Creating them again changes nothing, and removes nothing that an earlier configu
 left: 'delaybridge topology verify' shows that, and 'topology prune' removes it.`,
 		Example: `  delaybridge topology export > topology.json && rabbitmqctl import_definitions topology.json
   delaybridge topology export --format crd --cluster rabbitmq | kubectl apply -f -`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var format string
 	var ref clusterReference
@@ -45,26 +46,26 @@ left: 'delaybridge topology verify' shows that, and 'topology prune' removes it.
 	cmd.Flags().StringVar(&ref.Name, "cluster", "", "for crd: name of the RabbitmqCluster, in the same namespace")
 	cmd.Flags().StringVar(&ref.secret, "connection-secret", "", "for crd, instead of --cluster: name of the Secret by which the operator reaches a broker that is no RabbitmqCluster")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
 		uri, err := broker.ParseURI(settings.AMQPURL)
 		if err != nil {
-			return usage(fmt.Errorf("amqp-url: %w", err))
+			return cli.Usage(fmt.Errorf("amqp-url: %w", err))
 		}
 		if err := ref.check(format); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		d := definitions.Of(settings.Topology, uri.Vhost)
 		if format == formatDefinitions {
-			return printJSON(a.out, d)
+			return cli.PrintJSON(a.Out, d)
 		}
 		text, err := resourcesOf(d, ref)
 		if err != nil {
 			return err
 		}
-		_, err = a.out.Write(text)
+		_, err = a.Out.Write(text)
 		return err
 	}
 	return cmd

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/definitions"
 )
 
@@ -17,7 +18,7 @@ func TestTopologyExport(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"DELAYBRIDGE_AMQP_URL": "amqp://user:password@127.0.0.1:1/shop", "DELAYBRIDGE_TIERS": "1s,30m"}
 	code, out, said := runIn(t, vars, "topology", "export")
-	if code != exitOK || said != "" {
+	if code != cli.ExitOK || said != "" {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
 	var d definitions.Definitions
@@ -29,7 +30,7 @@ func TestTopologyExport(t *testing.T) {
 	}
 
 	code, out, said = runIn(t, vars, "topology", "export", "--format", "crd", "--cluster", "rabbitmq")
-	if code != exitOK || said != "" {
+	if code != cli.ExitOK || said != "" {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
 	kinds, kept := map[string]int{}, 0
@@ -69,8 +70,8 @@ func TestTopologyExportUsage(t *testing.T) {
 		"more":                                           `for "delaybridge topology export"`,
 	} {
 		code, out, said := runIn(t, nil, append([]string{"topology", "export"}, strings.Fields(line)...)...)
-		if code != exitUsage || out != "" || !strings.Contains(said, want) {
-			t.Errorf("%s: exit code %d, %q; want %d and %q", line, code, said, exitUsage, want)
+		if code != cli.ExitUsage || out != "" || !strings.Contains(said, want) {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", line, code, said, cli.ExitUsage, want)
 		}
 	}
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-func newTopologyPruneCommand(a *app) *cobra.Command {
+func newTopologyPruneCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove what an earlier configuration has left, once it is empty; exits with 3 where something is left",
@@ -39,9 +40,9 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 		Example: `  delaybridge topology prune --dry-run
   delaybridge topology prune --wait 2h
   delaybridge topology prune --entry orders --wait 2h`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	var o topology.PruneOptions
 	flags := cmd.Flags()
@@ -50,7 +51,7 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 	flags.StringArrayVar(&o.Entries, "entry", nil, "remove this entry even if it is in use; may be repeated")
 	flags.BoolVar(&o.Force, "force", false, "do not ask whether bridges have another configuration, nor whether others publish into tiers and lanes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := a.settings.config()
+		settings, err := a.Settings.Config()
 		if err != nil {
 			return err
 		}
@@ -64,25 +65,25 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 			}
 		}
 		if err := errors.Join(faults...); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 		return prune(cmd.Context(), a, settings, o, *format, *reason)
 	}
 	return cmd
 }
 
-func prune(ctx context.Context, a *app, settings config, o topology.PruneOptions, format, reason string) error {
+func prune(ctx context.Context, a *cli.App, settings cli.Config, o topology.PruneOptions, format, reason string) error {
 	management, err := managementOf(settings)
 	if err != nil {
 		return err
 	}
-	a.sayTarget(settings)
-	bar := a.newWorking("pruning")
+	a.SayTarget(settings)
+	bar := a.NewWorking("pruning")
 	o.Progress = func(left []topology.Change) {
-		bar.describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Details)))
+		bar.Describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Details)))
 	}
 	var removed, left []topology.Change
-	err = usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ config) error {
+	err = usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 		o = park.PruneOptions(o)
 		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			removed, left, err = neededTopology(ctx, a, settings).Prune(ctx, channels, management, o)
@@ -95,7 +96,7 @@ func prune(ctx context.Context, a *app, settings config, o topology.PruneOptions
 		}
 		return err
 	})
-	bar.clear()
+	bar.Clear()
 	if refused := (*topology.BridgesError)(nil); errors.As(err, &refused) || errors.Is(err, redisbridge.ErrUnreachable) {
 		err = fmt.Errorf("%w (--force prunes all the same)", err)
 	}
@@ -104,7 +105,7 @@ func prune(ctx context.Context, a *app, settings config, o topology.PruneOptions
 		err = errors.Join(err, printChanges(a, format, items, "nothing to prune: nothing is left of another configuration"))
 	}
 	if err == nil && len(left) > 0 && !o.DryRun {
-		err = withCode(exitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(left)))
+		err = cli.WithCode(cli.ExitDrift, fmt.Errorf("not everything could be deleted (%d left): run it again, or with --wait", len(left)))
 	}
 	return err
 }

@@ -18,7 +18,11 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/sdk/resource"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -31,13 +35,13 @@ const flushTimeout = 3 * time.Second
 // openTraces returns what makes spans, and what sends the last of them, as OpenTelemetry's
 // environment variables say. Where they name no destination the provider is nil: nothing
 // is traced, and nothing runs.
-func openTraces(ctx context.Context, a *app, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
-	env := otelEnv(a.settings.lookupEnv)
+func openTraces(ctx context.Context, a *cli.App, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
+	env := otelEnv(a.Settings.LookupEnv)
 	if !env.on() {
 		return nil, func() {}, nil
 	}
 	if err := env.check(); err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, cli.Usage(err)
 	}
 	// What the library would write by itself has addresses and headers in it as they are
 	// in the environment, with their secrets. What matters of it env.check has told.
@@ -45,18 +49,18 @@ func openTraces(ctx context.Context, a *app, command string, log *slog.Logger) (
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Debug("traces", "error", err) }))
 	exporter, err := openExporter(ctx, a, env)
 	if err != nil {
-		return nil, nil, usage(fmt.Errorf("traces: %w", err))
+		return nil, nil, cli.Usage(fmt.Errorf("traces: %w", err))
 	}
 	who, err := resource.New(ctx,
-		resource.WithAttributes(semconv.ServiceName("delaybridge-"+command), semconv.ServiceVersion(version())),
+		resource.WithAttributes(semconv.ServiceName("delaybridge-"+command), semconv.ServiceVersion(cli.Version())),
 		resource.WithTelemetrySDK(), resource.WithFromEnv(), // the last one wins
 	)
 	if err != nil {
-		return nil, nil, usage(fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err))
+		return nil, nil, cli.Usage(fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err))
 	}
 	sampler, err := env.sampler()
 	if err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, cli.Usage(err)
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&toldExporter{SpanExporter: exporter, log: log}),
@@ -69,10 +73,10 @@ func openTraces(ctx context.Context, a *app, command string, log *slog.Logger) (
 	}, nil
 }
 
-func openExporter(ctx context.Context, a *app, env otelEnv) (sdktrace.SpanExporter, error) {
+func openExporter(ctx context.Context, a *cli.App, env otelEnv) (sdktrace.SpanExporter, error) {
 	switch {
 	case env.exporter() == "console":
-		return stdouttrace.New(stdouttrace.WithWriter(a.err))
+		return stdouttrace.New(stdouttrace.WithWriter(a.Err))
 	case env.protocol() == "grpc":
 		return otlptracegrpc.New(ctx)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // A mistake ends the command with the variable's name and what to write.
@@ -18,14 +20,14 @@ func TestWrongVariablesOfTraces(t *testing.T) {
 		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 		env[variable] = test.value
 		code, _, said := runIn(t, env, "bridge")
-		if code != exitUsage || !strings.Contains(said, variable) || !strings.Contains(said, test.want) {
+		if code != cli.ExitUsage || !strings.Contains(said, variable) || !strings.Contains(said, test.want) {
 			t.Errorf("%s=%s: exit code %d and %q, want 2 and %q", variable, test.value, code, said, test.want)
 		}
 	}
 	code, _, said := runIn(t, map[string]string{
 		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "half",
 	}, "bridge")
-	if code != exitUsage || !strings.Contains(said, `OTEL_TRACES_SAMPLER_ARG "half": want a share from 0 to 1`) {
+	if code != cli.ExitUsage || !strings.Contains(said, `OTEL_TRACES_SAMPLER_ARG "half": want a share from 0 to 1`) {
 		t.Errorf("exit code %d and %q", code, said)
 	}
 }

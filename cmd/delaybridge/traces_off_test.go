@@ -4,12 +4,14 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
 // openTracesWith opens traces with these variables and no others.
 func openTracesWith(t *testing.T, env map[string]string) (on bool, err error) {
 	t.Helper()
-	a := &app{streams: streams{err: io.Discard}, settings: newSettings(func(name string) (string, bool) {
+	a := &cli.App{Streams: cli.Streams{Err: io.Discard}, Settings: cli.NewSettings(func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	})}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newExportCommand(a *app) *cobra.Command {
+func newExportCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all that waits in Redis as JSON lines, for import or for other programs",
@@ -34,13 +35,13 @@ The fields of a line are for people, apart from name and record: these are all t
 		Example: `  delaybridge export > parked.jsonl
   delaybridge export --without-lanes | delaybridge import --redis-url redis://other:6379/0 -
   delaybridge export --readable | jq -r 'select(.entry == "orders").body'`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	readable := cmd.Flags().Bool("readable", false, "add routing key, headers and body to each line")
 	withoutLanes := cmd.Flags().Bool("without-lanes", false, "leave out what is in its lane: to move to another Redis beside the same RabbitMQ, which delivers that")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withPark(a, func(park *redisbridge.Park, c config) error {
-			return exportTo(cmd.Context(), a, park, *readable, *withoutLanes, a.logger(c))
+		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
+			return exportTo(cmd.Context(), a, park, *readable, *withoutLanes, a.Logger(c))
 		})
 	}
 	return cmd
@@ -63,7 +64,7 @@ func (m *exportedMessage) read() {
 		return
 	}
 	m.Key = stored.RoutingKey
-	m.Body, m.BodyBase64 = bodyOf(stored.Body)
+	m.Body, m.BodyBase64 = cli.BodyOf(stored.Body)
 	if len(stored.Headers) > 0 {
 		if m.Headers, err = wire.JSONOfTable(stored.Headers); err != nil {
 			m.Error = "headers: " + err.Error()
@@ -71,12 +72,12 @@ func (m *exportedMessage) read() {
 	}
 }
 
-func exportTo(ctx context.Context, a *app, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
-	bar := a.percentBar("exporting", true)
-	out := &stream{out: a.out, format: formatJSONL}
+func exportTo(ctx context.Context, a *cli.App, park *redisbridge.Park, readable, withoutLanes bool, log *slog.Logger) error {
+	bar := a.NewBar("exporting", true)
+	out := &cli.Stream{Out: a.Out, Format: cli.FormatJSONL}
 	counts := map[redisbridge.State]int{}
 	var failed error
-	for one, err := range park.Export(ctx, bar.reached) {
+	for one, err := range park.Export(ctx, bar.Reached) {
 		if err != nil {
 			failed = err
 			break
@@ -88,19 +89,19 @@ func exportTo(ctx context.Context, a *app, park *redisbridge.Park, readable, wit
 		if readable && one.State != redisbridge.StateCancelled {
 			line.read()
 		}
-		if counts[one.State]++; !out.add(&line, "") {
+		if counts[one.State]++; !out.Add(&line, "") {
 			break
 		}
 	}
-	bar.clear()
-	if err := errors.Join(failed, out.close()); err != nil {
+	bar.Clear()
+	if err := errors.Join(failed, out.Close()); err != nil {
 		return err
 	}
 	log.Info("exported", "parked", counts[redisbridge.StateParked], "in_lanes", counts[redisbridge.StateInLane], "cancelled", counts[redisbridge.StateCancelled])
 	return nil
 }
 
-func newImportCommand(a *app) *cobra.Command {
+func newImportCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Park what 'delaybridge export' has written; - is standard input",
@@ -114,16 +115,16 @@ Exits with 1 where lines could not be imported; each is on standard error with i
 number, and all others are imported.`,
 		Example: `  delaybridge import parked.jsonl
   delaybridge import --prefix shop --shards 12 parked.jsonl`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 	}
-	format := outputFlag(cmd, formatTable, formatJSON, formatJSONL)
+	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		input, size := a.in, int64(-1)
+		input, size := a.In, int64(-1)
 		if args[0] != "-" {
 			file, err := os.Open(args[0])
 			if err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
 			defer func() { _ = file.Close() }()
 			if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
@@ -131,7 +132,7 @@ number, and all others are imported.`,
 			}
 			input = file
 		}
-		return withPark(a, func(park *redisbridge.Park, _ config) error {
+		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			record := redisbridge.AuditRecord{Action: auditImport, Details: "file " + args[0], Reason: *reason}
 			if args[0] == "-" {
 				record.Details = "standard input"
@@ -155,8 +156,8 @@ type imported struct {
 // importsAtOnce is how many lines share round trips.
 const importsAtOnce = 512
 
-func importFrom(ctx context.Context, a *app, park *redisbridge.Park, input io.Reader, size int64, format string, record *redisbridge.AuditRecord) error {
-	bar := a.percentBar("importing", false)
+func importFrom(ctx context.Context, a *cli.App, park *redisbridge.Park, input io.Reader, size int64, format string, record *redisbridge.AuditRecord) error {
+	bar := a.NewBar("importing", false)
 	var (
 		done  imported
 		mu    sync.Mutex
@@ -168,8 +169,8 @@ func importFrom(ctx context.Context, a *app, park *redisbridge.Park, input io.Re
 		mu.Lock()
 		defer mu.Unlock()
 		done.Failed++
-		bar.clear()
-		fmt.Fprintf(a.err, "line %d: %v\n", line, err)
+		bar.Clear()
+		fmt.Fprintf(a.Err, "line %d: %v\n", line, err)
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -184,13 +185,13 @@ func importFrom(ctx context.Context, a *app, park *redisbridge.Park, input io.Re
 		if !ok {
 			break
 		}
-		if line.err != nil && !errors.Is(line.err, errLineTooLong) {
+		if line.err != nil && !errors.Is(line.err, cli.ErrLineTooLong) {
 			stop(line.err)
 			break
 		}
 		mu.Lock()
 		if read += int64(len(line.text)) + 1; size > 0 {
-			bar.reached(min(1, float64(read)/float64(size)))
+			bar.Reached(min(1, float64(read)/float64(size)))
 		}
 		mu.Unlock()
 		var one redisbridge.Stored
@@ -226,19 +227,19 @@ func importFrom(ctx context.Context, a *app, park *redisbridge.Park, input io.Re
 		})
 	}
 	lines.Wait()
-	bar.clear()
+	bar.Clear()
 	for what, n := range map[string]int{"parked": done.Parked, "parked before": done.Before, "cancelled": done.Cancelled, "failed": done.Failed} {
 		countIn(record, what, n)
 	}
 	if err := context.Cause(reading); err != nil {
-		fmt.Fprintf(a.err, "stopped after %d messages were parked: import the same file again\n", done.Parked)
+		fmt.Fprintf(a.Err, "stopped after %d messages were parked: import the same file again\n", done.Parked)
 		return err
 	}
 	var err error
-	if format != formatTable {
-		err = json.NewEncoder(a.out).Encode(done)
+	if format != cli.FormatTable {
+		err = json.NewEncoder(a.Out).Encode(done)
 	} else {
-		_, err = fmt.Fprintf(a.out, "parked %d, parked before %d, cancelled %d, failed %d\n", done.Parked, done.Before, done.Cancelled, done.Failed)
+		_, err = fmt.Fprintf(a.Out, "parked %d, parked before %d, cancelled %d, failed %d\n", done.Parked, done.Before, done.Cancelled, done.Failed)
 	}
 	if err != nil {
 		return err
@@ -261,13 +262,13 @@ func linesOf(ctx context.Context, input io.Reader) <-chan numberedLine {
 	lines := make(chan numberedLine)
 	go func() {
 		defer close(lines)
-		for reader := newLineReader(input); ; {
-			text, err := reader.next()
+		for reader := cli.NewLineReader(input); ; {
+			text, err := reader.Next()
 			if errors.Is(err, io.EOF) {
 				return
 			}
 			select {
-			case lines <- numberedLine{reader.n, text, err}:
+			case lines <- numberedLine{reader.N, text, err}:
 			case <-ctx.Done():
 				return
 			}

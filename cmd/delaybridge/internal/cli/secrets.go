@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ var (
 	namedPassword = regexp.MustCompile(`(?i)((?:password|passwd|pwd|pass|secret|token)=)[^\s&"']+`)
 )
 
-// withoutSecrets returns text without the passwords of URLs in it.
-func withoutSecrets(text string) string {
+// WithoutSecrets returns text without the passwords of URLs in it.
+func WithoutSecrets(text string) string {
 	text = urlPassword.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.HasSuffix(found, ":password@") { // how our own errors show what a URL is like
 			return found
@@ -29,17 +29,17 @@ func withoutSecrets(text string) string {
 func hideSecrets(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
-		a.Value = slog.StringValue(withoutSecrets(a.Value.String()))
+		a.Value = slog.StringValue(WithoutSecrets(a.Value.String()))
 	case slog.KindAny:
 		switch v := a.Value.Any().(type) {
 		case error:
-			a.Value = slog.StringValue(withoutSecrets(v.Error()))
+			a.Value = slog.StringValue(WithoutSecrets(v.Error()))
 		case fmt.Stringer:
-			a.Value = slog.StringValue(withoutSecrets(v.String()))
+			a.Value = slog.StringValue(WithoutSecrets(v.String()))
 		case []string:
 			hidden := make([]string, len(v))
 			for i, text := range v {
-				hidden[i] = withoutSecrets(text)
+				hidden[i] = WithoutSecrets(text)
 			}
 			a.Value = slog.AnyValue(hidden)
 		}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -18,58 +18,58 @@ import (
 
 // Output formats of -o.
 const (
-	formatTable = "table"
-	formatJSON  = "json"
-	formatJSONL = "jsonl"
+	FormatTable = "table"
+	FormatJSON  = "json"
+	FormatJSONL = "jsonl"
 )
 
-// outputFlag adds -o to cmd, for the given formats, the first of which is the
+// OutputFlag adds -o to cmd, for the given formats, the first of which is the
 // default. The value is checked before the command runs.
-func outputFlag(cmd *cobra.Command, formats ...string) *string {
+func OutputFlag(cmd *cobra.Command, formats ...string) *string {
 	format := cmd.Flags().StringP("output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(formats, *format) {
-			return usage(fmt.Errorf("--output %q: use %s", *format, strings.Join(formats, ", ")))
+			return Usage(fmt.Errorf("--output %q: use %s", *format, strings.Join(formats, ", ")))
 		}
 		return nil
 	}
 	return format
 }
 
-// bodyOf returns a body as JSON has it: as text where it is UTF-8, and otherwise as bytes.
-func bodyOf(body []byte) (text *string, other []byte) {
+// BodyOf returns a body as JSON has it: as text where it is UTF-8, and otherwise as bytes.
+func BodyOf(body []byte) (text *string, other []byte) {
 	if whole := string(body); utf8.ValidString(whole) {
 		return &whole, nil
 	}
 	return nil, body
 }
 
-// stream writes items in the given format as they come, however many.
-type stream struct {
-	out    io.Writer
-	format string
-	header string // of a table; without one there is a blank line between two items
-	n      int
-	err    error // the first
+// Stream writes items in the given format as they come, however many.
+type Stream struct {
+	Out    io.Writer
+	Format string
+	Header string // of a table; without one there is a blank line between two items
+	N      int    // how many items there were
+	err    error  // the first
 }
 
-// add writes one item, of which row is the line in a table. It returns false when there
+// Add writes one item, of which row is the line in a table. It returns false when there
 // is no point in going on.
-func (s *stream) add(item any, row string) bool {
+func (s *Stream) Add(item any, row string) bool {
 	if s.err != nil {
 		return false
 	}
 	var text []byte
-	switch s.format {
-	case formatTable:
-		if s.n == 0 && s.header != "" || s.n > 0 && s.header == "" {
-			text = append([]byte(s.header), '\n')
+	switch s.Format {
+	case FormatTable:
+		if s.N == 0 && s.Header != "" || s.N > 0 && s.Header == "" {
+			text = append([]byte(s.Header), '\n')
 		}
 		text = append(append(text, strings.TrimRight(row, " \n")...), '\n')
-	case formatJSON:
+	case FormatJSON:
 		text, s.err = json.MarshalIndent(item, "  ", "  ")
 		begin := ",\n  "
-		if s.n == 0 {
+		if s.N == 0 {
 			begin = "[\n  "
 		}
 		text = append([]byte(begin), text...)
@@ -78,20 +78,20 @@ func (s *stream) add(item any, row string) bool {
 		text = append(text, '\n')
 	}
 	if s.err == nil {
-		_, s.err = s.out.Write(text)
+		_, s.err = s.Out.Write(text)
 	}
-	s.n++
+	s.N++
 	return s.err == nil
 }
 
-// close writes what is left, and returns the first error of writing.
-func (s *stream) close() error {
-	if s.err == nil && s.format == formatJSON {
+// Close writes what is left, and returns the first error of writing.
+func (s *Stream) Close() error {
+	if s.err == nil && s.Format == FormatJSON {
 		end := "\n]\n"
-		if s.n == 0 {
+		if s.N == 0 {
 			end = "[]\n"
 		}
-		_, s.err = io.WriteString(s.out, end)
+		_, s.err = io.WriteString(s.Out, end)
 	}
 	if s.err != nil {
 		return fmt.Errorf("standard output: %w", s.err)
@@ -99,22 +99,22 @@ func (s *stream) close() error {
 	return nil
 }
 
-// printJSON writes one value, for people to read, too.
-func printJSON(w io.Writer, value any) error {
+// PrintJSON writes one value, for people to read, too.
+func PrintJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)
 }
 
-// emit writes items in the given format. row gives an item's cells under header.
-func emit[T any](w io.Writer, format string, items []T, header []string, row func(T) []string) error {
+// Emit writes items in the given format. row gives an item's cells under header.
+func Emit[T any](w io.Writer, format string, items []T, header []string, row func(T) []string) error {
 	switch format {
-	case formatJSON:
+	case FormatJSON:
 		if items == nil {
 			items = []T{} // [], not null
 		}
-		return printJSON(w, items)
-	case formatJSONL:
+		return PrintJSON(w, items)
+	case FormatJSONL:
 		encoder := json.NewEncoder(w)
 		for _, item := range items {
 			if err := encoder.Encode(item); err != nil {
@@ -135,19 +135,19 @@ func emit[T any](w io.Writer, format string, items []T, header []string, row fun
 	return table.Flush()
 }
 
-// raw is what w writes to in the end, for what draws on a terminal. That has to escape by
+// Raw is what w writes to in the end, for what draws on a terminal. That has to escape by
 // itself what strangers chose.
-func raw(w io.Writer) io.Writer {
+func Raw(w io.Writer) io.Writer {
 	if p, ok := w.(*printable.Writer); ok {
 		return p.Raw()
 	}
 	return w
 }
 
-// isTerminal reports whether a person looks at, or types into, one of the streams.
-func isTerminal(stream any) bool {
+// IsTerminal reports whether a person looks at, or types into, one of the streams.
+func IsTerminal(stream any) bool {
 	if w, ok := stream.(io.Writer); ok {
-		stream = raw(w)
+		stream = Raw(w)
 	}
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

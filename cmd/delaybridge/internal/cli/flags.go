@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -28,14 +28,14 @@ func (d *duration) String() string { return wire.TTLName(time.Duration(*d)) }
 // Type implements [pflag.Value].
 func (d *duration) Type() string { return "duration" }
 
-// durationFlag adds a flag for a duration with a default.
-func durationFlag(flags *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+// DurationFlag adds a flag for a duration with a default.
+func DurationFlag(flags *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
 	flags.Var((*duration)(d), name, usage)
 }
 
-// notNegative names the flags of a command that are given, and less than nothing.
-func notNegative(flags *pflag.FlagSet) error {
+// NotNegative names the flags of a command that are given, and less than nothing.
+func NotNegative(flags *pflag.FlagSet) error {
 	var faults []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		d, isDuration := f.Value.(*duration)
@@ -49,8 +49,8 @@ func notNegative(flags *pflag.FlagSet) error {
 	return errors.Join(faults...)
 }
 
-// parseSince reads an instant, or how long ago it was; without text it is zero.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// ParseSince reads an instant, or how long ago it was; without text it is zero.
+func ParseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -64,9 +64,9 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return instant, err
 }
 
-// parseWhen reads a delay or an instant, at most one of which is given. The
+// ParseWhen reads a delay or an instant, at most one of which is given. The
 // last two arguments are what the user knows them by.
-func parseWhen(in, at, inName, atName string) (message.When, error) {
+func ParseWhen(in, at, inName, atName string) (message.When, error) {
 	switch {
 	case in != "" && at != "":
 		return message.When{}, fmt.Errorf("%s and %s exclude each other: give a delay or an instant", inName, atName)

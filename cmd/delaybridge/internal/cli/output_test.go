@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -26,17 +26,17 @@ func TestEmit(t *testing.T) {
 		items  []item
 		want   string
 	}{
-		"table":       {formatTable, items, "NAME       COUNT\na<b        x\nlong name  x\n"},
-		"empty table": {formatTable, nil, "NAME  COUNT\n"},
-		"json":        {formatJSON, items[1:], "[\n  {\n    \"name\": \"long name\",\n    \"count\": 22\n  }\n]\n"},
-		"empty json":  {formatJSON, nil, "[]\n"},
-		"jsonl":       {formatJSONL, items[1:], "{\"name\":\"long name\",\"count\":22}\n"},
-		"empty jsonl": {formatJSONL, nil, ""},
+		"table":       {FormatTable, items, "NAME       COUNT\na<b        x\nlong name  x\n"},
+		"empty table": {FormatTable, nil, "NAME  COUNT\n"},
+		"json":        {FormatJSON, items[1:], "[\n  {\n    \"name\": \"long name\",\n    \"count\": 22\n  }\n]\n"},
+		"empty json":  {FormatJSON, nil, "[]\n"},
+		"jsonl":       {FormatJSONL, items[1:], "{\"name\":\"long name\",\"count\":22}\n"},
+		"empty jsonl": {FormatJSONL, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			if err := emit(&out, c.format, c.items, []string{"NAME", "COUNT"}, item.row); err != nil {
+			if err := Emit(&out, c.format, c.items, []string{"NAME", "COUNT"}, item.row); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != c.want {
@@ -54,8 +54,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
 func TestEmitSaysThatItCannotWrite(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{formatTable, formatJSON, formatJSONL} {
-		if err := emit(fullDisk{}, format, []item{{"a", 1}}, []string{"NAME", "COUNT"}, item.row); !errors.Is(err, errFull) {
+	for _, format := range []string{FormatTable, FormatJSON, FormatJSONL} {
+		if err := Emit(fullDisk{}, format, []item{{"a", 1}}, []string{"NAME", "COUNT"}, item.row); !errors.Is(err, errFull) {
 			t.Errorf("%s: got %v, want the writer's error", format, err)
 		}
 	}
@@ -63,20 +63,20 @@ func TestEmitSaysThatItCannotWrite(t *testing.T) {
 
 func TestOutputFlag(t *testing.T) {
 	t.Parallel()
-	for value, code := range map[string]int{"table": exitOK, "jsonl": exitOK, "json": exitUsage, "": exitUsage} {
+	for value, code := range map[string]int{"table": ExitOK, "jsonl": ExitOK, "json": ExitUsage, "": ExitUsage} {
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
-		got := outputFlag(cmd, formatTable, formatJSONL)
+		got := OutputFlag(cmd, FormatTable, FormatJSONL)
 		ran := ""
 		cmd.RunE = func(*cobra.Command, []string) error {
 			ran = *got
 			return nil
 		}
 		cmd.SetArgs([]string{"-o", value})
-		if err := cmd.ExecuteContext(t.Context()); exitCode(t.Context(), err) != code {
+		if err := cmd.ExecuteContext(t.Context()); ExitCode(t.Context(), err) != code {
 			t.Errorf("-o %q: got %v, want exit code %d", value, err, code)
-		} else if code == exitOK && ran != value {
+		} else if code == ExitOK && ran != value {
 			t.Errorf("-o %q: ran with %q", value, ran)
-		} else if code != exitOK && ran != "" {
+		} else if code != ExitOK && ran != "" {
 			t.Errorf("-o %q: ran all the same", value)
 		}
 	}
@@ -92,34 +92,34 @@ func TestStream(t *testing.T) {
 		n              int
 		want           string
 	}{
-		{formatTable, "HEAD", 0, ""},
-		{formatTable, "HEAD", 2, "HEAD\nrow 0\nrow 1\n"},
-		{formatTable, "", 2, "row 0\n\nrow 1\n"},
-		{formatJSON, "HEAD", 0, "[]\n"},
-		{formatJSON, "HEAD", 2, "[\n  {\n    \"n\": 0\n  },\n  {\n    \"n\": 1\n  }\n]\n"},
-		{formatJSONL, "HEAD", 0, ""},
-		{formatJSONL, "HEAD", 2, "{\"n\":0}\n{\"n\":1}\n"},
+		{FormatTable, "HEAD", 0, ""},
+		{FormatTable, "HEAD", 2, "HEAD\nrow 0\nrow 1\n"},
+		{FormatTable, "", 2, "row 0\n\nrow 1\n"},
+		{FormatJSON, "HEAD", 0, "[]\n"},
+		{FormatJSON, "HEAD", 2, "[\n  {\n    \"n\": 0\n  },\n  {\n    \"n\": 1\n  }\n]\n"},
+		{FormatJSONL, "HEAD", 0, ""},
+		{FormatJSONL, "HEAD", 2, "{\"n\":0}\n{\"n\":1}\n"},
 	} {
 		var b strings.Builder
-		s := &stream{out: &b, format: c.format, header: c.header}
+		s := &Stream{Out: &b, Format: c.format, Header: c.header}
 		for i := range c.n {
-			if !s.add(one{i}, fmt.Sprintf("row %d  ", i)) {
+			if !s.Add(one{i}, fmt.Sprintf("row %d  ", i)) {
 				t.Errorf("%s: item %d is refused", c.format, i)
 			}
 		}
-		if err := s.close(); err != nil || b.String() != c.want {
+		if err := s.Close(); err != nil || b.String() != c.want {
 			t.Errorf("%s of %d: got %q, %v; want %q", c.format, c.n, b.String(), err, c.want)
 		}
 	}
 	read, write := io.Pipe()
 	_ = read.Close()
-	s := &stream{out: write, format: formatJSON}
+	s := &Stream{Out: write, Format: FormatJSON}
 	for range 2 {
-		if s.add(one{}, "") {
+		if s.Add(one{}, "") {
 			t.Error("what cannot be written goes on")
 		}
 	}
-	if err := s.close(); !errors.Is(err, io.ErrClosedPipe) {
+	if err := s.Close(); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v, want ErrClosedPipe", err)
 	}
 }

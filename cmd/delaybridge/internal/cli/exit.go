@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 
 // The exit codes, as documented in docs/cli.md.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitDrift       = 3
-	exitUnreachable = 4
-	exitInterrupted = 130
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitDrift       = 3
+	ExitUnreachable = 4
+	ExitInterrupted = 130
 )
 
 // codedError is an error that knows the exit code it stands for.
@@ -29,29 +29,29 @@ type codedError struct {
 
 func (e codedError) Unwrap() error { return e.error }
 
-// withCode has err end the program with that exit code.
-func withCode(code int, err error) error { return codedError{code, err} }
+// WithCode has err end the program with that exit code.
+func WithCode(code int, err error) error { return codedError{code, err} }
 
-// usage marks err as a mistake in the command line or the configuration.
-func usage(err error) error { return withCode(exitUsage, err) }
+// Usage marks err as a mistake in the command line or the configuration.
+func Usage(err error) error { return WithCode(ExitUsage, err) }
 
-// exitCode is that of a command which has ended with err.
-func exitCode(ctx context.Context, err error) int {
+// ExitCode is that of a command which has ended with err.
+func ExitCode(ctx context.Context, err error) int {
 	var coded codedError
 	switch {
 	case err == nil:
-		return exitOK
+		return ExitOK
 	case errors.As(err, &coded):
 		return coded.code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return exitInterrupted
+		return ExitInterrupted
 	case errors.Is(err, broker.ErrUnreachable), errors.Is(err, redisbridge.ErrUnreachable),
 		errors.Is(err, topology.ErrUnreachable):
-		return exitUnreachable
+		return ExitUnreachable
 	case errors.Is(err, broker.ErrConfiguration), errors.Is(err, redisbridge.ErrConfiguration),
 		errors.Is(err, topology.ErrConfiguration), errors.Is(err, migration.ErrInput),
 		errors.Is(err, producer.ErrInvalid), errors.Is(err, redisbridge.ErrInvalid):
-		return exitUsage
+		return ExitUsage
 	}
-	return exitFailed
+	return ExitFailed
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"io"
@@ -20,12 +20,12 @@ func TestWorkingIsDescribedWhileItIsDrawn(t *testing.T) {
 		defer close(drained)
 		_, _ = io.Copy(io.Discard, file) // ends with the terminal
 	}()
-	a := &app{streams: streams{err: tty}}
-	shown := a.newWorking("counting in Redis")
+	a := &App{Streams: Streams{Err: tty}}
+	shown := a.NewWorking("counting in Redis")
 	<-time.After(workingTurn * 3 / 2) // Redis answers once it has been drawn
-	shown.describe("counting in RabbitMQ")
-	shown.clear()
-	shown.clear() // harmless
+	shown.Describe("counting in RabbitMQ")
+	shown.Clear()
+	shown.Clear() // harmless
 	_ = tty.Close()
 	<-drained
 	_ = file.Close()

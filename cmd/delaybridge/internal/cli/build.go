@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -6,20 +6,20 @@ import (
 	"runtime/debug"
 )
 
-// version is that of the program.
-func version() string { return build().Version }
+// Version is that of the program.
+func Version() string { return Build().Version }
 
-// buildInfo is what `version` prints.
-type buildInfo struct {
+// BuildInfo is what `version` prints.
+type BuildInfo struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	Date    string `json:"date,omitempty"` // of the commit
 	Go      string `json:"go"`
 }
 
-// build returns what the program was built from.
-func build() buildInfo {
-	b := buildInfo{Version: "(devel)", Go: runtime.Version()}
+// Build returns what the program was built from.
+func Build() BuildInfo {
+	b := BuildInfo{Version: "(devel)", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

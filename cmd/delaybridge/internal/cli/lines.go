@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bufio"
@@ -13,33 +13,36 @@ import (
 // maxLineBytes has room for the largest body, written with JSON's escapes.
 const maxLineBytes = 4 * wire.MaxBodyBytes
 
-// lineReader splits its input into lines, however long they are.
-type lineReader struct {
+// LineReader splits its input into lines, however long they are.
+type LineReader struct {
+	N int // the number of the line read last, from 1
+
 	r    *bufio.Reader
-	n    int  // the number of the line read last
 	over bool // there is no more to read
 }
 
-func newLineReader(r io.Reader) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, 1<<16)}
+// NewLineReader reads the lines of r.
+func NewLineReader(r io.Reader) *LineReader {
+	return &LineReader{r: bufio.NewReaderSize(r, 1<<16)}
 }
 
-var errLineTooLong = fmt.Errorf("the line is longer than %d bytes", maxLineBytes)
+// ErrLineTooLong means that a line is longer than any message.
+var ErrLineTooLong = fmt.Errorf("the line is longer than %d bytes", maxLineBytes)
 
-// next returns the next line that is not blank. After errLineTooLong the line
+// Next returns the next line that is not blank. After [ErrLineTooLong] the line
 // has been skipped; any other error ends the input.
-func (l *lineReader) next() ([]byte, error) {
+func (l *LineReader) Next() ([]byte, error) {
 	for !l.over {
 		line, err := l.read()
-		if err != nil && !errors.Is(err, errLineTooLong) {
+		if err != nil && !errors.Is(err, ErrLineTooLong) {
 			l.over = true
 			if !errors.Is(err, io.EOF) {
-				l.n++
+				l.N++
 				return nil, fmt.Errorf("cannot be read: %w", err)
 			}
 			err = nil // the last line may lack its end
 		}
-		l.n++
+		l.N++
 		if text := bytes.TrimSpace(line); len(text) > 0 || err != nil {
 			return text, err
 		}
@@ -47,7 +50,7 @@ func (l *lineReader) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-func (l *lineReader) read() ([]byte, error) {
+func (l *LineReader) read() ([]byte, error) {
 	var line []byte
 	for tooLong := false; ; {
 		part, err := l.r.ReadSlice('\n')
@@ -59,7 +62,7 @@ func (l *lineReader) read() ([]byte, error) {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case tooLong && (err == nil || errors.Is(err, io.EOF)):
-			return nil, errLineTooLong
+			return nil, ErrLineTooLong
 		default:
 			return line, err
 		}

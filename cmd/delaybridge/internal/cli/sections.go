@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 	"github.com/delaybridge/delaybridge/internal/settings"
 )
 
-// fromSettings has the flags of cmd taken from its section of the settings file and from the
+// FromSettings has the flags of cmd taken from its section of the settings file and from the
 // environment, where they are not given.
-func (a *app) fromSettings(cmd *cobra.Command) {
+func (a *App) FromSettings(cmd *cobra.Command) {
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.settings.fill(cmd); err != nil {
-			return usage(err)
+		if err := a.Settings.fill(cmd); err != nil {
+			return Usage(err)
 		}
 		return nil
 	}
@@ -42,8 +42,8 @@ func settingFlags(cmd *cobra.Command) (names []string) {
 }
 
 // fill sets the flags of cmd that are not given.
-func (s *flagSettings) fill(cmd *cobra.Command) error {
-	given, err := s.sources().Section(cmd.Name(), settingFlags(cmd))
+func (s *Settings) fill(cmd *cobra.Command) error {
+	given, err := s.Sources().Section(cmd.Name(), settingFlags(cmd))
 	if err != nil {
 		return err
 	}
@@ -71,21 +71,21 @@ func (s *flagSettings) fill(cmd *cobra.Command) error {
 	return nil
 }
 
-// sectionValues are what the flags of the commands under root are set to, where the environment or
+// SectionValues are what the flags of the commands under root are set to, where the environment or
 // the file do so, as settings named COMMAND.FLAG.
-func (s *flagSettings) sectionValues(root *cobra.Command) (values []settings.Value, err error) {
+func (s *Settings) SectionValues(root *cobra.Command) (values []settings.Value, err error) {
 	for _, name := range settings.Sections() {
 		cmd, _, err := root.Find([]string{name})
 		if err != nil {
 			return nil, err
 		}
-		given, err := s.sources().Section(name, settingFlags(cmd))
+		given, err := s.Sources().Section(name, settingFlags(cmd))
 		if err != nil {
-			return nil, usage(err)
+			return nil, Usage(err)
 		}
 		for _, flag := range settingFlags(cmd) {
 			if value, ok := given[flag]; ok {
-				values = append(values, settings.Value{Key: name + "." + flag, Value: withoutSecrets(strings.Join(value.Texts, ",")), Source: value.Source})
+				values = append(values, settings.Value{Key: name + "." + flag, Value: WithoutSecrets(strings.Join(value.Texts, ",")), Source: value.Source})
 			}
 		}
 	}

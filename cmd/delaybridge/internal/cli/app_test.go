@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 func TestLoggerFollowsTheSettings(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	a := &app{streams: streams{err: &said}}
-	a.logger(config{LogFormat: "json", LogLevel: 4}).Info("not heard")
-	a.logger(config{LogFormat: "json", LogLevel: 4}).Warn("heard", "key", "value")
+	a := &App{Streams: Streams{Err: &said}}
+	a.Logger(Config{LogFormat: "json", LogLevel: 4}).Info("not heard")
+	a.Logger(Config{LogFormat: "json", LogLevel: 4}).Warn("heard", "key", "value")
 	if got := said.String(); !strings.Contains(got, `"msg":"heard","key":"value"}`) || strings.Contains(got, "not heard") {
 		t.Errorf("got %s", got)
 	}
 	said.Reset()
-	a.logger(config{LogFormat: "text", LogLevel: 0}).Info("heard", "key", "value")
+	a.Logger(Config{LogFormat: "text", LogLevel: 0}).Info("heard", "key", "value")
 	if got := said.String(); !strings.Contains(got, `msg=heard key=value`) {
 		t.Errorf("got %s", got)
 	}
