@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
@@ -29,8 +30,8 @@ and whenever one is deleted. A user without the configure permission needs
 		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	var c redisbridge.Config
-	service := serviceFlags(cmd)
-	service.supervised = true
+	service := telemetry.Flags(cmd)
+	service.Supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
 	cli.DurationFlag(flags, &c.Lease, "lease", defaults.Lease, "how long a silent bridge keeps its shards")
@@ -55,7 +56,7 @@ and whenever one is deleted. A user without the configure permission needs
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		provider, flush, err := openTraces(cmd.Context(), a, "bridge", c.Logger)
+		provider, flush, err := telemetry.OpenTraces(cmd.Context(), a, "bridge", c.Logger)
 		if err != nil {
 			return err
 		}
@@ -70,14 +71,14 @@ and whenever one is deleted. A user without the configure permission needs
 		if c.ShowEvery = showEvery; showEvery == 0 {
 			c.ShowEvery = -1 // never
 		}
-		if err := service.listen(cmd.Context(), c.Logger); err != nil {
+		if err := service.Listen(cmd.Context(), c.Logger); err != nil {
 			return err
 		}
 		bridge, err := newBridge(service, c, settings)
 		if err != nil {
 			return cli.Usage(err)
 		}
-		defer service.serve(cmd.Context(), bridge.Check)()
+		defer service.Serve(cmd.Context(), bridge.Check)()
 		c.Logger.Info("bridge starts", "id", bridge.ID(), "prefix", settings.Topology.Prefix(), "shards", settings.Topology.Shards())
 		if err := bridge.Run(cmd.Context()); err != nil {
 			if errors.Is(err, redisbridge.ErrForeign) {
@@ -92,15 +93,15 @@ and whenever one is deleted. A user without the configure permission needs
 }
 
 // newBridge makes a bridge, which keeps metrics if they are served.
-func newBridge(s *service, c redisbridge.Config, settings cli.Config) (*redisbridge.Bridge, error) {
+func newBridge(s *telemetry.Service, c redisbridge.Config, settings cli.Config) (*redisbridge.Bridge, error) {
 	if settings.ManagementURL != "" {
 		var err error
 		if c.Management, err = managementOf(settings); err != nil {
 			return nil, err
 		}
 	}
-	if !s.counts() {
+	if !s.Counts() {
 		return redisbridge.New(c)
 	}
-	return metrics.NewBridge(s.registry, c, c.Management)
+	return metrics.NewBridge(s.Registry, c, c.Management)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
 	"github.com/delaybridge/delaybridge/consumer/ledger/redis"
@@ -59,8 +60,8 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	var timeout time.Duration
 	var bindArguments []string
 	run := &external{output: &lockedWriter{w: a.Err}}
-	service := serviceFlags(cmd)
-	service.supervised = true
+	service := telemetry.Flags(cmd)
+	service.Supervised = true
 	flags := cmd.Flags()
 	flags.StringVar(&c.Queue, "queue", "", "the queue to consume (required)")
 	flags.StringArrayVar(&c.Bind, "bind", nil, "routing key to bind the queue by, where * is one word and # any number; may be repeated")
@@ -118,7 +119,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		c.AMQPURL, c.Topology = settings.AMQPURL, settings.Topology
 		c.StartWithin, c.Logger = settings.ConnectTimeout, a.Logger(settings)
 		c.Observe = p.observe
-		provider, flush, err := openTraces(ctx, a, "consume", c.Logger)
+		provider, flush, err := telemetry.OpenTraces(ctx, a, "consume", c.Logger)
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if c.OrderBy, err = parseOrderBy(*orderBy); err != nil {
 			return cli.Usage(err)
 		}
-		if err := service.listen(ctx, c.Logger); err != nil {
+		if err := service.Listen(ctx, c.Logger); err != nil {
 			return err
 		}
 		await := func() error { return nil }
@@ -182,7 +183,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		if err != nil {
 			return cli.Usage(byFlags(err, consumerFields()...))
 		}
-		defer service.serve(ctx, func(context.Context) error { return instance.Check() })()
+		defer service.Serve(ctx, func(context.Context) error { return instance.Check() })()
 		if err := await(); err != nil {
 			return fmt.Errorf("%w (to take whatever comes, cancelled or not: --without-redis)", err)
 		}
@@ -250,11 +251,11 @@ func parseOrderBy(text string) (func(message.Message) string, error) {
 }
 
 // newConsumer makes a consumer, which keeps metrics if they are served.
-func newConsumer(s *service, c consumer.Config) (*consumer.Consumer, error) {
-	if !s.counts() {
+func newConsumer(s *telemetry.Service, c consumer.Config) (*consumer.Consumer, error) {
+	if !s.Counts() {
 		return consumer.New(c)
 	}
-	return metrics.NewConsumer(s.registry, c)
+	return metrics.NewConsumer(s.Registry, c)
 }
 
 // inFlags is an error of a library, with the names of flags for those of its fields.

@@ -10,13 +10,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/redisbridge/metrics"
 )
 
 // parkUse is what watches a park: each may be nil.
 type parkUse struct {
-	service  *service             // has its calls of Redis counted
+	service  *telemetry.Service   // has its calls of Redis counted
 	provider trace.TracerProvider // makes spans
 	parks    bool                 // what it parks is to come out of the broker of the settings
 }
@@ -29,8 +30,8 @@ func openPark(c cli.Config, log *slog.Logger, use parkUse) (*redisbridge.Park, f
 	if err != nil {
 		return nil, nil, err
 	}
-	if use.service.counts() {
-		if err := metrics.CountCalls(use.service.registry, c.Topology.Prefix(), client); err != nil {
+	if use.service.Counts() {
+		if err := metrics.CountCalls(use.service.Registry, c.Topology.Prefix(), client); err != nil {
 			return nil, nil, errors.Join(err, client.Close())
 		}
 	}
@@ -64,7 +65,7 @@ func withTracedPark(ctx context.Context, a *cli.App, command string, work func(*
 	if err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, a, command, a.Logger(settings))
+	provider, flush, err := telemetry.OpenTraces(ctx, a, command, a.Logger(settings))
 	if err != nil {
 		return err
 	}

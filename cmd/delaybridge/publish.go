@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
@@ -74,7 +75,7 @@ way, reports and exits with 130.`,
 	var inFlight int
 	var timeout time.Duration
 	var untracked bool
-	service := serviceFlags(cmd)
+	service := telemetry.Flags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the message's ID, by which it is cancelled, and a repetition is recognised (default: one that is made up and printed)")
 	flags.StringVar(&f.key, "key", "", "routing key, by which consumers bind their queues")
@@ -182,7 +183,7 @@ type publishJob struct {
 	inFlight  int
 	timeout   time.Duration
 	untracked bool
-	service   *service
+	service   *telemetry.Service
 }
 
 // session runs a producer while work works, or ctx lasts: then the producer
@@ -190,10 +191,10 @@ type publishJob struct {
 // connected to on first use.
 func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer, ended <-chan struct{})) (err error) {
 	log := j.Logger(j.settings)
-	if err := j.service.listen(ctx, log); err != nil {
+	if err := j.service.Listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, j.App, "publish", log)
+	provider, flush, err := telemetry.OpenTraces(ctx, j.App, "publish", log)
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 	if err != nil {
 		return cli.Usage(err)
 	}
-	defer j.service.serve(ctx, func(context.Context) error { return p.Check() })()
+	defer j.service.Serve(ctx, func(context.Context) error { return p.Check() })()
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan struct{})
@@ -227,11 +228,11 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 }
 
 // newProducer makes a producer, which keeps metrics if they are served.
-func newProducer(s *service, c producer.Config) (*producer.Producer, error) {
-	if !s.counts() {
+func newProducer(s *telemetry.Service, c producer.Config) (*producer.Producer, error) {
+	if !s.Counts() {
 		return producer.New(c)
 	}
-	return metrics.NewProducer(s.registry, c)
+	return metrics.NewProducer(s.Registry, c)
 }
 
 // publish gives a message its time, and lets an interrupt only stop what is not

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -280,7 +281,7 @@ func inQuarantine(ctx context.Context, a *cli.App, choice *quarantineChoice, ids
 		a.SayTarget(settings)
 	}
 	log := a.Logger(settings)
-	provider, flush, err := openTraces(ctx, a, "quarantine", log)
+	provider, flush, err := telemetry.OpenTraces(ctx, a, "quarantine", log)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 
 	_ "modernc.org/sqlite"
 
@@ -46,8 +47,8 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 	}
 	var r relayJob
 	d := outbox.Defaults()
-	service := serviceFlags(cmd)
-	service.supervised = true
+	service := telemetry.Flags(cmd)
+	service.Supervised = true
 	flags := cmd.Flags()
 	database := settings.Setting{Key: "database-url", Usage: "the database: postgres:// or mysql://user:password@host:port/database, or sqlite:///path"}
 	cli.AddSetting(flags, database)
@@ -114,15 +115,15 @@ type relayJob struct {
 	*cli.App
 	config   outbox.RelayConfig
 	settings cli.Config
-	service  *service
+	service  *telemetry.Service
 }
 
 func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
 	log := r.Logger(r.settings)
-	if err := r.service.listen(ctx, log); err != nil {
+	if err := r.service.Listen(ctx, log); err != nil {
 		return err
 	}
-	provider, flush, err := openTraces(ctx, r.App, "relay", log)
+	provider, flush, err := telemetry.OpenTraces(ctx, r.App, "relay", log)
 	if err != nil {
 		return err
 	}
@@ -144,16 +145,16 @@ func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	defer r.service.serve(ctx, func(ctx context.Context) error { return errors.Join(relay.Check(), p.Check(), park.Check(ctx)) })()
+	defer r.service.Serve(ctx, func(ctx context.Context) error { return errors.Join(relay.Check(), p.Check(), park.Check(ctx)) })()
 	return runRelay(ctx, log, relay, p)
 }
 
 // newRelay makes a relay, which keeps metrics if they are served.
 func (r *relayJob) newRelay() (*outbox.Relay, error) {
-	if !r.service.counts() {
+	if !r.service.Counts() {
 		return outbox.NewRelay(r.config)
 	}
-	return metrics.NewRelay(r.service.registry, r.settings.Topology.Prefix(), r.config)
+	return metrics.NewRelay(r.service.Registry, r.settings.Topology.Prefix(), r.config)
 }
 
 // runRelay runs a relay until ctx ends, and its producer until the relay has ended.

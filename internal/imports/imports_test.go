@@ -74,6 +74,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/servers/redisserver", []string{"internal/servers/config", "internal/servers/containers", "internal/servers/lifecycle", "internal/servers/private"}, "a server is started as it is told, whatever was chosen"},
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
 	{rooms + "/cli", []string{"internal", "message", "producer", "redisbridge", "topology"}, "it has what all commands share, and knows none of them"},
+	{rooms + "/telemetry", []string{rooms + "/cli", "internal", "message"}, "it tells what it is given, of whatever command"},
 }
 
 // sealed are rooms that only those in one folder see.

@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -32,10 +32,10 @@ import (
 // flushTimeout is how long a command waits, when it ends, for its last spans to be sent.
 const flushTimeout = 3 * time.Second
 
-// openTraces returns what makes spans, and what sends the last of them, as OpenTelemetry's
+// OpenTraces returns what makes spans, and what sends the last of them, as OpenTelemetry's
 // environment variables say. Where they name no destination the provider is nil: nothing
 // is traced, and nothing runs.
-func openTraces(ctx context.Context, a *cli.App, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
+func OpenTraces(ctx context.Context, a *cli.App, command string, log *slog.Logger) (trace.TracerProvider, func(), error) {
 	env := otelEnv(a.Settings.LookupEnv)
 	if !env.on() {
 		return nil, func() {}, nil

@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"io"
@@ -15,7 +15,7 @@ func openTracesWith(t *testing.T, env map[string]string) (on bool, err error) {
 		value, ok := env[name]
 		return value, ok
 	})}
-	provider, flush, err := openTraces(t.Context(), a, "bridge", slog.New(slog.DiscardHandler))
+	provider, flush, err := OpenTraces(t.Context(), a, "bridge", slog.New(slog.DiscardHandler))
 	if err == nil {
 		flush()
 	}

@@ -1,4 +1,7 @@
-package main
+// Package telemetry has what a command tells others about itself: metrics and health over HTTP,
+// readiness to systemd, and traces to a collector. [Flags] adds the flags to a command that runs
+// for long; [OpenTraces] is for every command that handles messages.
+package telemetry
 
 import (
 	"context"
@@ -21,32 +24,33 @@ import (
 // scrapeMost bounds how many scrapes are answered at a time.
 const scrapeMost = 8
 
-// service is what a command that runs for long tells about itself: metrics and health
+// Service is what a command that runs for long tells about itself: metrics and health
 // over HTTP, and to systemd.
-type service struct {
+type Service struct {
+	Registry   *prometheus.Registry // has the metrics that are served
+	Supervised bool                 // systemd may wait for it, and watch it
+
 	address  string // of --metrics-addr; empty for none
 	endpoint endpoint
-	registry *prometheus.Registry
-
-	supervised bool // systemd may wait for it, and watch it
-	listener   net.Listener
-	log        *slog.Logger
+	listener net.Listener
+	log      *slog.Logger
 }
 
-func serviceFlags(cmd *cobra.Command) *service {
-	s := &service{registry: prometheus.NewRegistry()}
+// Flags adds --metrics-addr to cmd, and the flags that go with it.
+func Flags(cmd *cobra.Command) *Service {
+	s := &Service{Registry: prometheus.NewRegistry()}
 	cmd.Flags().StringVar(&s.address, "metrics-addr", "", "serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9464 or :9464 (default: not at all)")
 	s.endpoint.flags(cmd)
 	return s
 }
 
-// counts reports whether metrics are served.
-func (s *service) counts() bool { return s != nil && s.address != "" }
+// Counts reports whether metrics are served.
+func (s *Service) Counts() bool { return s != nil && s.address != "" }
 
-// listen takes the address, so that a mistake shows before any work begins.
-func (s *service) listen(ctx context.Context, log *slog.Logger) error {
+// Listen takes the address, so that a mistake shows before any work begins.
+func (s *Service) Listen(ctx context.Context, log *slog.Logger) error {
 	s.log = log
-	if !s.counts() {
+	if !s.Counts() {
 		return s.endpoint.unused()
 	}
 	if err := s.endpoint.check(log); err != nil {
@@ -55,7 +59,7 @@ func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 	if _, _, err := net.SplitHostPort(s.address); err != nil {
 		return cli.Usage(fmt.Errorf("--metrics-addr %q: write HOST:PORT, such as 127.0.0.1:9464, or :PORT for all addresses of this machine", s.address))
 	}
-	s.registry.MustRegister(
+	s.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -73,14 +77,14 @@ func (s *service) listen(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// serve answers, and tells systemd, until the returned function is called. check says what
+// Serve answers, and tells systemd, until the returned function is called. check says what
 // is not as it should be; ctx ends when the command is asked to stop.
-func (s *service) serve(ctx context.Context, check func(context.Context) error) (end func()) {
+func (s *Service) Serve(ctx context.Context, check func(context.Context) error) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	notified := make(chan struct{})
 	go func() {
 		defer close(notified)
-		if s.supervised {
+		if s.Supervised {
 			notifySystemd(ctx, check, s.log)
 		}
 	}()
@@ -109,11 +113,11 @@ func (s *service) serve(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-func (s *service) routes(ready *probe) http.Handler {
+func (s *Service) routes(ready *probe) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.endpoint.trusted(promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", s.endpoint.trusted(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: scrapeMost, ErrorHandling: promhttp.ContinueOnError,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), Registry: s.registry,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), Registry: s.Registry,
 	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
