@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -75,7 +76,7 @@ It needs the permissions of a bridge.`,
 }
 
 func recordAdoption(ctx context.Context, a *cli.App, settings cli.Config, adoption redisbridge.Adoption, reason string, err error) error {
-	return errors.Join(err, usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
+	return errors.Join(err, connect.UsePark(a, settings, connect.ParkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 		r := redisbridge.AuditRecord{Action: auditAdopt, Details: adoption.Refused, Reason: reason}
 		if adoption.Adopted {
 			r.Outcome = map[string]int{"adopted": 1}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -61,7 +62,7 @@ erase, there is one more, which says begun.`,
 		case f.Follow && *format == cli.FormatJSON:
 			return cli.Usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
 		}
-		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			return printAudit(cmd.Context(), a, park, f, *format)
 		})
 	}

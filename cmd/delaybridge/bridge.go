@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -50,7 +51,7 @@ and whenever one is deleted. A user without the configure permission needs
 			return err
 		}
 		c.Logger = a.Logger(settings)
-		logRedis(c.Logger)
+		connect.LogRedis(c.Logger)
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
@@ -96,7 +97,7 @@ and whenever one is deleted. A user without the configure permission needs
 func newBridge(s *telemetry.Service, c redisbridge.Config, settings cli.Config) (*redisbridge.Bridge, error) {
 	if settings.ManagementURL != "" {
 		var err error
-		if c.Management, err = managementOf(settings); err != nil {
+		if c.Management, err = connect.Management(settings); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -40,7 +41,7 @@ if one was too late.`,
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	reason := reasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -155,7 +156,7 @@ func changeEach(
 	bad := 0
 	var lost error
 	eachID(ctx, a, ids, change, func(id string, c redisbridge.Change, err error) bool {
-		if hopeless(err) {
+		if connect.Hopeless(err) {
 			lost = err
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -85,7 +86,7 @@ func complete(a *cli.App, of offer) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		logRedis(slog.New(slog.DiscardHandler))
+		connect.LogRedis(slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 		defer cancel()
 		words := make(chan string)
@@ -123,7 +124,7 @@ func complete(a *cli.App, of offer) cobra.CompletionFunc {
 
 // offerIDs gives those that wait, the ones that are due next first.
 func offerIDs(ctx context.Context, c cli.Config, cmd *cobra.Command, give func(string) bool) error {
-	park, closePark, err := openPark(c, slog.New(slog.DiscardHandler), parkUse{})
+	park, closePark, err := connect.OpenPark(c, slog.New(slog.DiscardHandler), connect.ParkUse{})
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func offerIDs(ctx context.Context, c cli.Config, cmd *cobra.Command, give func(s
 
 // offerQueues gives those of others, which only the management API lists.
 func offerQueues(ctx context.Context, c cli.Config, _ *cobra.Command, give func(string) bool) error {
-	management, err := managementIfAny(c)
+	management, err := connect.ManagementIfAny(c)
 	if err != nil || management == nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/ledger"
@@ -142,7 +143,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 		}
 		await := func() error { return nil }
 		if !withoutRedis {
-			park, closePark, err := openPark(settings, c.Logger, parkUse{service, provider, true})
+			park, closePark, err := connect.OpenPark(settings, c.Logger, connect.ParkUse{Service: service, Provider: provider, Parks: true})
 			if err != nil {
 				return err
 			}

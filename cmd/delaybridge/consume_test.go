@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"

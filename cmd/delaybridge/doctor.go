@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/doctor"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -52,17 +53,17 @@ is unreachable; notes alone are no reason.`,
 				return cli.Usage(fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, strings.Join(doctor.Codes(), ", ")))
 			}
 		}
-		management, err := managementIfAny(settings)
+		management, err := connect.ManagementIfAny(settings)
 		if err != nil {
 			return err
 		}
-		logRedis(slog.New(slog.DiscardHandler)) // what matters of it is found
+		connect.LogRedis(slog.New(slog.DiscardHandler)) // what matters of it is found
 		client, err := redisbridge.NewClient(settings.RedisURL)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = client.Close() }()
-		needed, _ := topologyInRedis(cmd.Context(), a, settings) // that Redis does not answer is a finding
+		needed, _ := connect.TopologyInRedis(cmd.Context(), a, settings) // that Redis does not answer is a finding
 		shown := a.NewWorking("examining")
 		report, err := doctor.Examine(cmd.Context(), doctor.Config{
 			Topology: needed, Shards: settings.Topology.Shards(), AMQPURL: settings.AMQPURL, Management: management, Redis: client, ManagementURL: settings.ManagementURL, RedisURL: settings.RedisURL,

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -37,7 +38,7 @@ code is 1 if one of them is unknown.`,
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
@@ -75,7 +76,7 @@ func showEach(ctx context.Context, a *cli.App, format string, ids []string, park
 	eachID(ctx, a, ids, park.GetAll, func(id string, all []redisbridge.MessageState, err error) bool {
 		if err != nil {
 			lost = err
-			if !hopeless(err) {
+			if !connect.Hopeless(err) {
 				lost, failed = nil, errors.Join(failed, err)
 			}
 			return lost == nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -65,7 +66,7 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 		if filter.State, known = states[state]; !known {
 			return cli.Usage(fmt.Errorf("--state %q: use parked, promoting or in-lane", state))
 		}
-		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			n, err := listMessages(cmd.Context(), a, *format, park, filter, limit)
 			if err == nil && n == 0 {
 				tellUnlisted(cmd.Context(), a, c)
@@ -152,7 +153,7 @@ func tellUnlisted(ctx context.Context, a *cli.App, c cli.Config) {
 	c.ConnectTimeout = min(c.ConnectTimeout, unlistedPatience)
 	c.LogLevel = slog.LevelError + 1 // the note says it
 	n := 0
-	err := withBrokerAs(ctx, a, c, "list", "a command counts what waits in the tiers", func(ctx context.Context, channels topology.Channels) error {
+	err := connect.WithBrokerAs(ctx, a, c, "list", "a command counts what waits in the tiers", func(ctx context.Context, channels topology.Channels) error {
 		counts, err := c.Topology.Count(ctx, channels)
 		for _, inTier := range counts.Tiers {
 			n += inTier

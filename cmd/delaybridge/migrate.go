@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/topology"
@@ -104,7 +105,7 @@ func (f migrateFlags) names() map[string]string {
 }
 
 func planMigration(ctx context.Context, a *cli.App, settings cli.Config, f migrateFlags, format string) error {
-	management, err := managementOf(settings)
+	management, err := connect.Management(settings)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func applyMigration(ctx context.Context, a *cli.App, settings cli.Config, plan *
 	if err != nil {
 		return cli.Usage(err)
 	}
-	return withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) error {
+	return connect.WithBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) error {
 		changes, err := wanted.WithBindings(plan.Wanted()...).Apply(ctx, channels)
 		var missing *topology.MissingError
 		if errors.As(err, &missing) && skipMissing {

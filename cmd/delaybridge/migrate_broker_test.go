@@ -10,10 +10,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 )

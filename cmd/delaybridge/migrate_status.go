@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -115,7 +116,7 @@ type migrationStatus struct {
 }
 
 func newMigrationStatus(a *cli.App, settings cli.Config, f migrateStatusFlags, format string) (*migrationStatus, error) {
-	management, err := managementOf(settings)
+	management, err := connect.Management(settings)
 	if err != nil {
 		return nil, err
 	}

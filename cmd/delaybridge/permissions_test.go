@@ -19,11 +19,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"
 )

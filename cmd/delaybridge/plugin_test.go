@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -15,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/migration"
 	"github.com/delaybridge/delaybridge/internal/servers/rabbitmq"
 	"github.com/delaybridge/delaybridge/internal/servers/servertest"

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
@@ -199,7 +199,7 @@ func (j *publishJob) session(ctx context.Context, work func(p *producer.Producer
 		return err
 	}
 	defer flush()
-	park, closePark, err := openPark(j.settings, log, parkUse{j.service, provider, true})
+	park, closePark, err := connect.OpenPark(j.settings, log, connect.ParkUse{Service: j.service, Provider: provider, Parks: true})
 	if err != nil {
 		return err
 	}

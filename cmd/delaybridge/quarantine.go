@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
@@ -316,7 +317,7 @@ func recordingQuarantine(ctx context.Context, a *cli.App, c cli.Config, log *slo
 	record *redisbridge.AuditRecord,
 ) (written func(error), closePark func()) {
 	record.Details = choice.words()
-	park, closePark, err := openPark(c, log, parkUse{})
+	park, closePark, err := connect.OpenPark(c, log, connect.ParkUse{})
 	if err != nil {
 		fmt.Fprintf(a.Err, "warning: this is not recorded in the audit log: %s\n", cli.WithoutSecrets(printable.Error(err)))
 		return func(error) {}, nil

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
 	"github.com/delaybridge/delaybridge/message"

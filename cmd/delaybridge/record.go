@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -56,7 +57,7 @@ const auditWithin = 5 * time.Second
 // recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
 // interrupted. Where that is not possible a warning says so.
 func recordAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
-	if hopeless(ended) && len(r.Outcome) == 0 {
+	if connect.Hopeless(ended) && len(r.Outcome) == 0 {
 		return // nothing was done
 	}
 	r.Via = "cli"

@@ -11,12 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
-
 	_ "modernc.org/sqlite"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/producer/outbox"
@@ -128,7 +127,7 @@ func (r *relayJob) run(ctx context.Context, store outbox.Store) error {
 		return err
 	}
 	defer flush()
-	park, closePark, err := openPark(r.settings, log, parkUse{r.service, provider, true})
+	park, closePark, err := connect.OpenPark(r.settings, log, connect.ParkUse{Service: r.service, Provider: provider, Parks: true})
 	if err != nil {
 		return err
 	}

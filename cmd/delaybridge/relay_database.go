@@ -9,14 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	_ "modernc.org/sqlite"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/secretfile"
 	"github.com/delaybridge/delaybridge/internal/settings"
 	"github.com/delaybridge/delaybridge/producer/outbox"

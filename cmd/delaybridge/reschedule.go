@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
@@ -49,7 +50,7 @@ or recorded, and 4 if Redis is unreachable.`,
 		if err := when.Validate(time.Now()); err != nil {
 			return cli.Usage(err)
 		}
-		return withTracedPark(cmd.Context(), a, "reschedule", func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithTracedPark(cmd.Context(), a, "reschedule", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -61,7 +62,7 @@ It needs the permissions of a bridge.`,
 			settings.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 		}
 		a.SayTarget(settings)
-		return usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
+		return connect.UsePark(a, settings, connect.ParkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 			r := reshard{App: a, park: park, settings: settings, shards: shards, format: *format, reason: *reason}
 			return r.run(cmd.Context(), *yes)
 		})
@@ -115,7 +116,7 @@ func (r *reshard) begin(ctx context.Context, is redisbridge.Resharding) error {
 	if err := r.park.CheckReshard(ctx, r.shards); err != nil {
 		return err
 	}
-	err = withBroker(ctx, r.App, r.settings, func(ctx context.Context, channels topology.Channels) error {
+	err = connect.WithBroker(ctx, r.App, r.settings, func(ctx context.Context, channels topology.Channels) error {
 		_, err := wanted.Apply(ctx, channels)
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -42,7 +43,7 @@ or RabbitMQ is unreachable.`,
 		if timeout <= 0 {
 			return cli.Usage(fmt.Errorf("--timeout %v: it must be positive", timeout))
 		}
-		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			return countMessages(cmd.Context(), a, timeout, *format, park, c)
 		})
 	}
@@ -164,12 +165,12 @@ func countMessages(ctx context.Context, a *cli.App, within time.Duration, format
 // countInBroker asks over AMQP, whose answers are not old, and the management API for what
 // AMQP does not tell.
 func countInBroker(ctx context.Context, a *cli.App, c cli.Config) (*brokerStats, error) {
-	management, err := managementIfAny(c)
+	management, err := connect.ManagementIfAny(c)
 	if err != nil {
 		return nil, err
 	}
 	var counts topology.Counts
-	err = withBroker(ctx, a, c, func(ctx context.Context, channels topology.Channels) (err error) {
+	err = connect.WithBroker(ctx, a, c, func(ctx context.Context, channels topology.Channels) (err error) {
 		counts, err = c.Topology.Count(ctx, channels)
 		return err
 	})

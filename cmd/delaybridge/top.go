@@ -10,12 +10,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/top"
 	"github.com/delaybridge/delaybridge/internal/top/sampler"
@@ -75,16 +75,16 @@ func watchInstallation(ctx context.Context, a *cli.App, o topOptions) error {
 	if live && (!cli.IsTerminal(a.In) || !cli.IsTerminal(a.Out)) {
 		return cli.Usage(errors.New("top draws on a terminal, and standard input or output is none: use 'delaybridge top --once', -o json, or 'delaybridge stats'"))
 	}
-	management, err := managementIfAny(settings)
+	management, err := connect.ManagementIfAny(settings)
 	if err != nil {
 		return err
 	}
-	park, closePark, err := openPark(settings, slog.New(slog.DiscardHandler), parkUse{}) // what is wrong is in the picture
+	park, closePark, err := connect.OpenPark(settings, slog.New(slog.DiscardHandler), connect.ParkUse{}) // what is wrong is in the picture
 	if err != nil {
 		return err
 	}
 	defer closePark()
-	needed, _ := topologyInRedis(ctx, a, settings)
+	needed, _ := connect.TopologyInRedis(ctx, a, settings)
 	s := sampler.New(sampler.Config{
 		Park: park, Topology: needed, AMQPURL: settings.AMQPURL, Management: management, Interval: o.interval,
 	})

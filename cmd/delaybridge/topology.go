@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -67,8 +68,8 @@ func changeOverAMQP(a *cli.App, cmd *cobra.Command,
 			return err
 		}
 		var changes []topology.Change
-		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			changes, err = operation(neededTopology(ctx, a, settings), ctx, channels)
+		err = connect.WithBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			changes, err = operation(connect.NeededTopology(ctx, a, settings), ctx, channels)
 			return err
 		})
 		if err != nil {
@@ -94,11 +95,11 @@ What the broker shows of policies and consumers is up to ten seconds old.`,
 		if err != nil {
 			return err
 		}
-		management, err := managementOf(settings)
+		management, err := connect.Management(settings)
 		if err != nil {
 			return err
 		}
-		drifts, err := neededTopology(cmd.Context(), a, settings).Verify(cmd.Context(), management)
+		drifts, err := connect.NeededTopology(cmd.Context(), a, settings).Verify(cmd.Context(), management)
 		if err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ everything back.`, topology.SettleTime),
 		if err != nil {
 			return err
 		}
-		management, err := managementOf(settings)
+		management, err := connect.Management(settings)
 		if err != nil {
 			return err
 		}
@@ -151,9 +152,9 @@ everything back.`, topology.SettleTime),
 		}
 		a.SayTarget(settings)
 		var changes []topology.Change
-		err = withBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+		err = connect.WithBroker(cmd.Context(), a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
 			fmt.Fprintf(a.Err, "looking for messages, closing the entrances, then watching the queues for %v\n", topology.SettleTime)
-			changes, err = neededTopology(ctx, a, settings).Delete(ctx, channels, management, options)
+			changes, err = connect.NeededTopology(ctx, a, settings).Delete(ctx, channels, management, options)
 			return err
 		})
 		if held := (*topology.HeldError)(nil); errors.As(err, &held) {
@@ -177,7 +178,7 @@ everything back.`, topology.SettleTime),
 // cannot tell.
 func nothingParked(a *cli.App) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			stats, err := park.Stats(ctx, redisbridge.StatsOptions{Exact: true})
 			if err != nil {
 				return fmt.Errorf("whether messages are parked in Redis is not known: %w (--with-parked deletes all the same)", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -73,7 +74,7 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 }
 
 func prune(ctx context.Context, a *cli.App, settings cli.Config, o topology.PruneOptions, format, reason string) error {
-	management, err := managementOf(settings)
+	management, err := connect.Management(settings)
 	if err != nil {
 		return err
 	}
@@ -83,10 +84,10 @@ func prune(ctx context.Context, a *cli.App, settings cli.Config, o topology.Prun
 		bar.Describe(printable.Text(fmt.Sprintf("waiting for %d: %s: %s", len(left), left[0].Name, left[0].Details)))
 	}
 	var removed, left []topology.Change
-	err = usePark(a, settings, parkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
+	err = connect.UsePark(a, settings, connect.ParkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
 		o = park.PruneOptions(o)
-		err := withBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
-			removed, left, err = neededTopology(ctx, a, settings).Prune(ctx, channels, management, o)
+		err := connect.WithBroker(ctx, a, settings, func(ctx context.Context, channels topology.Channels) (err error) {
+			removed, left, err = connect.NeededTopology(ctx, a, settings).Prune(ctx, channels, management, o)
 			return err
 		})
 		if len(removed) > 0 && !o.DryRun {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -40,7 +41,7 @@ The fields of a line are for people, apart from name and record: these are all t
 	readable := cmd.Flags().Bool("readable", false, "add routing key, headers and body to each line")
 	withoutLanes := cmd.Flags().Bool("without-lanes", false, "leave out what is in its lane: to move to another Redis beside the same RabbitMQ, which delivers that")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withPark(a, func(park *redisbridge.Park, c cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, c cli.Config) error {
 			return exportTo(cmd.Context(), a, park, *readable, *withoutLanes, a.Logger(c))
 		})
 	}
@@ -132,7 +133,7 @@ number, and all others are imported.`,
 			}
 			input = file
 		}
-		return withPark(a, func(park *redisbridge.Park, _ cli.Config) error {
+		return connect.WithPark(a, func(park *redisbridge.Park, _ cli.Config) error {
 			record := redisbridge.AuditRecord{Action: auditImport, Details: "file " + args[0], Reason: *reason}
 			if args[0] == "-" {
 				record.Details = "standard input"
@@ -207,7 +208,7 @@ func importFrom(ctx context.Context, a *cli.App, park *redisbridge.Park, input i
 			defer func() { <-room }()
 			// What is under way has an answer soon; it is not left to be guessed at.
 			parking, err := park.Import(context.WithoutCancel(ctx), one)
-			if hopeless(err) {
+			if connect.Hopeless(err) {
 				stop(err)
 			}
 			if err != nil {

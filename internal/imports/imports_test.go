@@ -75,6 +75,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{"internal/servers", nil, "servers start without anything of ours, or its tests would test themselves"},
 	{rooms + "/cli", []string{"internal", "message", "producer", "redisbridge", "topology"}, "it has what all commands share, and knows none of them"},
 	{rooms + "/telemetry", []string{rooms + "/cli", "internal", "message"}, "it tells what it is given, of whatever command"},
+	{rooms + "/connect", []string{rooms + "/cli", rooms + "/telemetry", "internal", "redisbridge", "topology"}, "it opens what commands ask for, and knows none of them"},
 }
 
 // sealed are rooms that only those in one folder see.

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -6,25 +6,24 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// withBroker does work on the topology over a connection.
-func withBroker(ctx context.Context, a *cli.App, c cli.Config, work func(context.Context, topology.Channels) error) error {
-	return withBrokerAs(ctx, a, c, "topology", "a command looks at exchanges and queues, or creates or deletes them", work)
+// WithBroker does work on the topology over a connection.
+func WithBroker(ctx context.Context, a *cli.App, c cli.Config, work func(context.Context, topology.Channels) error) error {
+	return WithBrokerAs(ctx, a, c, "topology", "a command looks at exchanges and queues, or creates or deletes them", work)
 }
 
 // closeWithin bounds how long the connection of a command is closed at its end.
 const closeWithin = 5 * time.Second
 
-// withBrokerAs does work over a connection that says what it is for. The connection
+// WithBrokerAs does work over a connection that says what it is for. The connection
 // outlives ctx, so that work can put right what it has begun.
-func withBrokerAs(ctx context.Context, a *cli.App, c cli.Config, name, about string, work func(context.Context, topology.Channels) error) error {
+func WithBrokerAs(ctx context.Context, a *cli.App, c cli.Config, name, about string, work func(context.Context, topology.Channels) error) error {
 	if c.LogLevel == slog.LevelInfo {
 		c.LogLevel = slog.LevelWarn // that a short command has connected goes without saying
 	}
@@ -63,8 +62,8 @@ type channels struct {
 
 func (c channels) Channel() (*amqp.Channel, error) { return c.conn.Channel(c.ctx) }
 
-// management is a client of the management API for the virtual host of the AMQP URL.
-func managementOf(c cli.Config) (*topology.Management, error) {
+// Management returns a client of the management API for the virtual host of the AMQP URL.
+func Management(c cli.Config) (*topology.Management, error) {
 	if c.ManagementURL == "" {
 		return nil, cli.Usage(errors.New("management-url is empty, and this command needs the management API: set it"))
 	}
@@ -79,11 +78,11 @@ func managementOf(c cli.Config) (*topology.Management, error) {
 	return management, err
 }
 
-// managementIfAny is managementOf for what does without the API: where management-url is
+// ManagementIfAny is [Management] for what does without the API: where management-url is
 // empty, it returns nil.
-func managementIfAny(c cli.Config) (*topology.Management, error) {
+func ManagementIfAny(c cli.Config) (*topology.Management, error) {
 	if c.ManagementURL == "" {
 		return nil, nil
 	}
-	return managementOf(c)
+	return Management(c)
 }
