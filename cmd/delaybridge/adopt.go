@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -34,7 +35,7 @@ It needs the permissions of a bridge.`,
 	}
 	yes := cmd.Flags().Bool("yes", false, "yes, adopt it")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		settings, err := a.Settings.Config()
 		if err != nil {
@@ -77,11 +78,11 @@ It needs the permissions of a bridge.`,
 
 func recordAdoption(ctx context.Context, a *cli.App, settings cli.Config, adoption redisbridge.Adoption, reason string, err error) error {
 	return errors.Join(err, connect.UsePark(a, settings, connect.ParkUse{}, func(park *redisbridge.Park, _ cli.Config) error {
-		r := redisbridge.AuditRecord{Action: auditAdopt, Details: adoption.Refused, Reason: reason}
+		r := redisbridge.AuditRecord{Action: audit.Adopt, Details: adoption.Refused, Reason: reason}
 		if adoption.Adopted {
 			r.Outcome = map[string]int{"adopted": 1}
 		}
-		recordAudit(ctx, a, park, r, err)
+		audit.Record(ctx, a, park, r, err)
 		return nil
 	}))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -39,21 +40,21 @@ if one was too late.`,
 	}
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return connect.WithTracedPark(cmd.Context(), a, "cancel", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
 			if err != nil {
 				return err
 			}
-			record := redisbridge.AuditRecord{Action: auditCancel, Entry: *entry, Group: *group, Reason: *reason}
+			record := redisbridge.AuditRecord{Action: audit.Cancel, Entry: *entry, Group: *group, Reason: *reason}
 			if *group != "" {
 				change, failed := park.CancelGroup(cmd.Context(), *group)
 				err = tellOfGroup(a, *format, cancelling(), change, failed, &record)
 			} else {
 				err = changeEach(cmd.Context(), a, *format, args, cancelling(), &record, park.Cancel)
 			}
-			recordAudit(cmd.Context(), a, park, record, err)
+			audit.Record(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}
@@ -129,7 +130,7 @@ func tellOfGroup(a *cli.App, format string, what changing, g redisbridge.GroupCh
 		if !what.good(outcome) {
 			bad += n
 		}
-		countIn(record, what.word(outcome), n)
+		audit.CountIn(record, what.word(outcome), n)
 		parts = append(parts, fmt.Sprintf("%d %s", n, what.word(outcome)))
 	}
 	if len(parts) == 0 {
@@ -160,12 +161,12 @@ func changeEach(
 			lost = err
 			return false
 		}
-		nameIn(record, id)
+		audit.NameIn(record, id)
 		m, text := any(c), what.text(c)
 		if err == nil {
-			countIn(record, what.word(c.Outcome), 1)
+			audit.CountIn(record, what.word(c.Outcome), 1)
 		} else {
-			countIn(record, "failed", 1)
+			audit.CountIn(record, "failed", 1)
 			m, text = unchanged{id, "failed", cli.OneLine(err)}, "failed: "+cli.OneLine(err)
 		}
 		if err != nil || !what.good(c.Outcome) {

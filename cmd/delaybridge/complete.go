@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -55,7 +56,7 @@ func completions(a *cli.App, cmd *cobra.Command) {
 		case "quarantine replay --to":
 			function = fixed("queue", "ready")
 		case "audit --action":
-			function = fixed(auditActions()...)
+			function = fixed(audit.Actions()...)
 		case "delaybridge --shards":
 			function = complete(a, offerShards)
 		case "delaybridge --context":

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -58,7 +59,7 @@ was removed from there.`,
 	}
 	entry := entryFlag(cmd)
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return connect.WithTracedPark(cmd.Context(), a, "erase", func(park *redisbridge.Park, c cli.Config) error {
 			park, err := parkOf(park, c, *entry)
@@ -92,13 +93,13 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	if err := e.park.Check(ctx); err != nil {
 		return err
 	}
-	e.record = redisbridge.AuditRecord{Action: auditErase, Entry: e.entry, Reason: reason}
+	e.record = redisbridge.AuditRecord{Action: audit.Erase, Entry: e.entry, Reason: reason}
 	for _, id := range e.ids {
-		nameIn(&e.record, id)
+		audit.NameIn(&e.record, id)
 	}
 	begun := e.record
 	begun.Begun = true
-	recordAudit(ctx, e.App, e.park, begun, nil)
+	audit.Record(ctx, e.App, e.park, begun, nil)
 
 	bar := e.NewBar("erasing", false)
 	var erased []redisbridge.Erasure
@@ -108,7 +109,7 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 		if one, failed = e.park.Erase(ctx, id); failed != nil {
 			break
 		}
-		countIn(&e.record, "removed from redis", one.Places[0].Removed)
+		audit.CountIn(&e.record, "removed from redis", one.Places[0].Removed)
 		erased = append(erased, one)
 		bar.Reached(float64(len(erased)) / float64(len(e.ids)))
 	}
@@ -123,7 +124,7 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 		removed, err := e.purge(ctx, queue.name)
 		for i := range erased {
 			place := redisbridge.ErasurePlace{Place: queue.place, Queue: queue.name, Removed: removed[erased[i].ID]}
-			countIn(&e.record, "removed from "+queue.place, place.Removed)
+			audit.CountIn(&e.record, "removed from "+queue.place, place.Removed)
 			if err != nil {
 				place.Error = cli.OneLine(err)
 			}
@@ -142,7 +143,7 @@ func (e *eraser) erase(ctx context.Context, format, reason string) error {
 	case err == nil && bad > 0:
 		err = cli.WithCode(cli.ExitFailed, errors.New("a queue could not be reached, so messages may be there still: see above, and erase again"))
 	}
-	recordAudit(ctx, e.App, e.park, e.record, err)
+	audit.Record(ctx, e.App, e.park, e.record, err)
 	return err
 }
 

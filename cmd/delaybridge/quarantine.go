@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/telemetry"
@@ -103,25 +104,25 @@ with 1 where a message could not be replayed; it stays.`,
 	to := cmd.Flags().String("to", "queue", "queue: the one it comes from; ready: the ready exchange")
 	incomplete := cmd.Flags().Bool("incomplete", false, "also messages with headers that cannot be decoded, without these")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		targets := map[string]quarantine.Target{"queue": quarantine.ToQueue, "ready": quarantine.ToReady}
 		target, ok := targets[*to]
 		if !ok {
 			return cli.Usage(fmt.Errorf("--to %q: use queue or ready", *to))
 		}
-		record := &redisbridge.AuditRecord{Action: auditReplay, Reason: *reason}
+		record := &redisbridge.AuditRecord{Action: audit.Replay, Reason: *reason}
 		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.Out, *format, replayRow, "ID", "TO", "RESULT")
 			failed := 0
 			err := q.Replay(ctx, f, quarantine.Replaying{To: target, Limit: choice.limit, Incomplete: *incomplete}, func(r quarantine.Replayed) error {
 				choice.found(r.Message)
-				nameIn(record, r.ID)
+				audit.NameIn(record, r.ID)
 				if r.Err != nil {
 					failed++
-					countIn(record, "failed", 1)
+					audit.CountIn(record, "failed", 1)
 				} else {
-					countIn(record, "replayed", 1)
+					audit.CountIn(record, "replayed", 1)
 				}
 				return p.item(replayedItem(r))
 			})
@@ -145,18 +146,18 @@ and --yes.`,
 	choice := newQuarantineChoice(cmd, true)
 	yes := cmd.Flags().Bool("yes", false, "with --all: yes, everything")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if choice.all && !*yes {
 			return cli.Usage(errors.New("--all removes everything: say so with --yes, or choose messages"))
 		}
-		record := &redisbridge.AuditRecord{Action: auditPurge, Reason: *reason}
+		record := &redisbridge.AuditRecord{Action: audit.Purge, Reason: *reason}
 		return inQuarantine(cmd.Context(), a, choice, ids, record, func(ctx context.Context, q *quarantine.Quarantine, f quarantine.Filter) error {
 			p := newItemPrinter(a.Out, *format, summaryRow, "ID", "QUEUE", "ROUTING KEY", "ATTEMPTS", "SINCE", "ERROR")
 			err := q.Purge(ctx, f, choice.limit, func(m *quarantine.Message) error {
 				choice.found(m)
-				nameIn(record, m.ID)
-				countIn(record, "removed", 1)
+				audit.NameIn(record, m.ID)
+				audit.CountIn(record, "removed", 1)
 				return p.item(detailsOf(m), summaryCells(m))
 			})
 			return errors.Join(err, p.end(), choice.missing(err))
@@ -322,13 +323,13 @@ func recordingQuarantine(ctx context.Context, a *cli.App, c cli.Config, log *slo
 		fmt.Fprintf(a.Err, "warning: this is not recorded in the audit log: %s\n", cli.WithoutSecrets(printable.Error(err)))
 		return func(error) {}, nil
 	}
-	if record.Action == auditPurge {
+	if record.Action == audit.Purge {
 		begun := *record
 		begun.Begun = true
 		for _, id := range ids {
-			nameIn(&begun, id)
+			audit.NameIn(&begun, id)
 		}
-		recordAudit(ctx, a, park, begun, nil)
+		audit.Record(ctx, a, park, begun, nil)
 	}
-	return func(err error) { recordAudit(ctx, a, park, *record, err) }, closePark
+	return func(err error) { audit.Record(ctx, a, park, *record, err) }, closePark
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -38,7 +39,7 @@ or recorded, and 4 if Redis is unreachable.`,
 	at := cmd.Flags().String("at", "", "instant to deliver at, such as 2030-01-01T08:00:00Z")
 	entry, group := entryFlag(cmd), groupFlag(cmd)
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		when, err := cli.ParseWhen(*in, *at, "--in", "--at")
 		switch {
@@ -55,7 +56,7 @@ or recorded, and 4 if Redis is unreachable.`,
 			if err != nil {
 				return err
 			}
-			record := redisbridge.AuditRecord{Action: auditReschedule, Entry: *entry, Group: *group, Details: "in " + *in, Reason: *reason}
+			record := redisbridge.AuditRecord{Action: audit.Reschedule, Entry: *entry, Group: *group, Details: "in " + *in, Reason: *reason}
 			if *at != "" {
 				record.Details = "at " + *at
 			}
@@ -67,7 +68,7 @@ or recorded, and 4 if Redis is unreachable.`,
 					return park.Reschedule(ctx, id, when)
 				})
 			}
-			recordAudit(cmd.Context(), a, park, record, err)
+			audit.Record(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}

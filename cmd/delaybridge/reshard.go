@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -45,7 +46,7 @@ It needs the permissions of a bridge.`,
 	}
 	yes := cmd.Flags().Bool("yes", false, "yes, change it")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		settings, err := a.Settings.Config()
 		if err != nil {
@@ -123,8 +124,8 @@ func (r *reshard) begin(ctx context.Context, is redisbridge.Resharding) error {
 	if err == nil {
 		err = r.park.BeginReshard(ctx, r.shards)
 	}
-	record := redisbridge.AuditRecord{Action: auditReshard, Details: fmt.Sprintf("from %d to %d shards", is.Shards, r.shards), Reason: r.reason}
-	recordAudit(ctx, r.App, r.park, record, err)
+	record := redisbridge.AuditRecord{Action: audit.Reshard, Details: fmt.Sprintf("from %d to %d shards", is.Shards, r.shards), Reason: r.reason}
+	audit.Record(ctx, r.App, r.park, record, err)
 	return err
 }
 

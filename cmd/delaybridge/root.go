@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -79,7 +80,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 		newImportCommand(a),
 		newAdoptCommand(a),
 		newReshardCommand(a),
-		newAuditCommand(a),
+		audit.Command(a),
 		newStatsCommand(a),
 		newTopCommand(a),
 		newDoctorCommand(a),

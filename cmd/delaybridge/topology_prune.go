@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/printable"
@@ -44,7 +45,7 @@ Exit codes: 0 nothing is left, 3 something is left, 1 it has refused or failed.`
 		Args: cli.UsageArgs(cobra.NoArgs),
 	}
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	var o topology.PruneOptions
 	flags := cmd.Flags()
 	wait := flags.String("wait", "0s", "how long to wait for what is not empty, such as 2h")
@@ -91,8 +92,8 @@ func prune(ctx context.Context, a *cli.App, settings cli.Config, o topology.Prun
 			return err
 		})
 		if len(removed) > 0 && !o.DryRun {
-			recordAudit(ctx, a, park, redisbridge.AuditRecord{
-				Action: auditPrune, Details: namesOf(removed), Outcome: map[string]int{"deleted": len(removed)}, Reason: reason,
+			audit.Record(ctx, a, park, redisbridge.AuditRecord{
+				Action: audit.Prune, Details: namesOf(removed), Outcome: map[string]int{"deleted": len(removed)}, Reason: reason,
 			}, err)
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/connect"
 	"github.com/delaybridge/delaybridge/internal/wire"
@@ -119,7 +120,7 @@ number, and all others are imported.`,
 		Args: cli.UsageArgs(cobra.ExactArgs(1)),
 	}
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
-	reason := reasonFlag(cmd)
+	reason := audit.ReasonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		input, size := a.In, int64(-1)
 		if args[0] != "-" {
@@ -134,12 +135,12 @@ number, and all others are imported.`,
 			input = file
 		}
 		return connect.WithPark(a, func(park *redisbridge.Park, _ cli.Config) error {
-			record := redisbridge.AuditRecord{Action: auditImport, Details: "file " + args[0], Reason: *reason}
+			record := redisbridge.AuditRecord{Action: audit.Import, Details: "file " + args[0], Reason: *reason}
 			if args[0] == "-" {
 				record.Details = "standard input"
 			}
 			err := importFrom(cmd.Context(), a, park, input, size, *format, &record)
-			recordAudit(cmd.Context(), a, park, record, err)
+			audit.Record(cmd.Context(), a, park, record, err)
 			return err
 		})
 	}
@@ -230,7 +231,7 @@ func importFrom(ctx context.Context, a *cli.App, park *redisbridge.Park, input i
 	lines.Wait()
 	bar.Clear()
 	for what, n := range map[string]int{"parked": done.Parked, "parked before": done.Before, "cancelled": done.Cancelled, "failed": done.Failed} {
-		countIn(record, what, n)
+		audit.CountIn(record, what, n)
 	}
 	if err := context.Cause(reading); err != nil {
 		fmt.Fprintf(a.Err, "stopped after %d messages were parked: import the same file again\n", done.Parked)

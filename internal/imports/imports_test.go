@@ -76,6 +76,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{rooms + "/cli", []string{"internal", "message", "producer", "redisbridge", "topology"}, "it has what all commands share, and knows none of them"},
 	{rooms + "/telemetry", []string{rooms + "/cli", "internal", "message"}, "it tells what it is given, of whatever command"},
 	{rooms + "/connect", []string{rooms + "/cli", rooms + "/telemetry", "internal", "redisbridge", "topology"}, "it opens what commands ask for, and knows none of them"},
+	{rooms + "/audit", []string{rooms + "/cli", rooms + "/connect", "internal", "redisbridge"}, "it records what it is told, by whatever command"},
 }
 
 // sealed are rooms that only those in one folder see.

@@ -1,4 +1,6 @@
-package main
+// Package audit has the audit log as commands see it: what each writes there of what it has
+// changed, and the command that prints it. Redis keeps the log.
+package audit
 
 import (
 	"cmp"
@@ -18,7 +20,8 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func newAuditCommand(a *cli.App) *cobra.Command {
+// Command returns the command audit.
+func Command(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Print who has cancelled, rescheduled, imported, replayed, removed or erased what, and why",
@@ -41,7 +44,7 @@ erase, there is one more, which says begun.`,
 	}
 	var f redisbridge.AuditFilter
 	since := cmd.Flags().String("since", "", "first instant, such as 2030-01-01T08:00:00Z, or how long ago, such as 1d")
-	cmd.Flags().StringVar(&f.Action, "action", "", "only this one: "+strings.Join(auditActions(), ", "))
+	cmd.Flags().StringVar(&f.Action, "action", "", "only this one: "+strings.Join(Actions(), ", "))
 	cmd.Flags().StringVar(&f.ID, "id", "", "only records that name this ID")
 	cmd.Flags().IntVar(&f.Limit, "limit", 0, "the last so many records (default: no limit)")
 	cmd.Flags().BoolVar(&f.Follow, "follow", false, "go on with what is recorded from now on, until interrupted; prints jsonl unless -o says table")
@@ -55,29 +58,29 @@ erase, there is one more, which says begun.`,
 			return cli.Usage(fmt.Errorf("--since: %w", err))
 		}
 		switch {
-		case f.Action != "" && !slices.Contains(auditActions(), f.Action):
-			return cli.Usage(fmt.Errorf("--action %q: use %s", f.Action, strings.Join(auditActions(), ", ")))
+		case f.Action != "" && !slices.Contains(Actions(), f.Action):
+			return cli.Usage(fmt.Errorf("--action %q: use %s", f.Action, strings.Join(Actions(), ", ")))
 		case f.Limit < 0:
 			return cli.Usage(fmt.Errorf("--limit %d: must not be negative", f.Limit))
 		case f.Follow && *format == cli.FormatJSON:
 			return cli.Usage(errors.New("--follow does not end, and JSON has to: use -o jsonl"))
 		}
 		return connect.WithPark(a, func(park *redisbridge.Park, _ cli.Config) error {
-			return printAudit(cmd.Context(), a, park, f, *format)
+			return printRecords(cmd.Context(), a, park, f, *format)
 		})
 	}
 	return cmd
 }
 
-const auditRow = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
+const row = "%-20s  %-20s  %-18s  %-30s  %-30s  %s"
 
-func printAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
-	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(auditRow, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
+func printRecords(ctx context.Context, a *cli.App, park *redisbridge.Park, f redisbridge.AuditFilter, format string) error {
+	out := &cli.Stream{Out: a.Out, Format: format, Header: fmt.Sprintf(row, "AT", "WHO", "ACTION", "WHAT", "OUTCOME", "REASON")}
 	for r, err := range park.AuditLog(ctx, f) {
 		if err != nil {
 			return errors.Join(out.Close(), err)
 		}
-		if !out.Add(r, auditRowOf(r)) {
+		if !out.Add(r, rowOf(r)) {
 			break
 		}
 	}
@@ -87,8 +90,8 @@ func printAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, f redis
 	return out.Close()
 }
 
-func auditRowOf(r redisbridge.AuditRecord) string {
-	return fmt.Sprintf(auditRow, r.At.Format(time.RFC3339), printable.Text(whoText(r)), printable.Text(r.Action),
+func rowOf(r redisbridge.AuditRecord) string {
+	return fmt.Sprintf(row, r.At.Format(time.RFC3339), printable.Text(whoText(r)), printable.Text(r.Action),
 		printable.Text(whatText(r)), printable.Text(outcomeText(r)), printable.Text(r.Reason))
 }
 

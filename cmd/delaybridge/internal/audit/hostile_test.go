@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func FuzzAuditPrintsNothingRaw(f *testing.F) {
+func FuzzPrintsNothingRaw(f *testing.F) {
 	prints := map[string]clitest.Print{
 		"audit": func(a *cli.App, format, text string) error {
 			out := &cli.Stream{Out: a.Out, Format: format}
 			r := clitest.Of[redisbridge.AuditRecord](text)
-			out.Add(r, auditRowOf(r))
+			out.Add(r, rowOf(r))
 			return out.Close()
 		},
 	}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"context"
@@ -18,23 +18,24 @@ import (
 
 // Actions that are recorded.
 const (
-	auditCancel     = "cancel"
-	auditReschedule = "reschedule"
-	auditImport     = "import"
-	auditPurge      = "quarantine purge"
-	auditReplay     = "quarantine replay"
-	auditErase      = "erase"
-	auditAdopt      = "adopt"
-	auditPrune      = "topology prune"
-	auditReshard    = "reshard"
+	Cancel     = "cancel"
+	Reschedule = "reschedule"
+	Import     = "import"
+	Purge      = "quarantine purge"
+	Replay     = "quarantine replay"
+	Erase      = "erase"
+	Adopt      = "adopt"
+	Prune      = "topology prune"
+	Reshard    = "reshard"
 )
 
-func auditActions() []string {
-	return []string{auditCancel, auditReschedule, auditImport, auditPurge, auditReplay, auditErase, auditAdopt, auditPrune, auditReshard}
+// Actions returns all actions that are recorded.
+func Actions() []string {
+	return []string{Cancel, Reschedule, Import, Purge, Replay, Erase, Adopt, Prune, Reshard}
 }
 
-// reasonFlag adds --reason to a command whose action is recorded. It comes after [cli.OutputFlag], which checks first.
-func reasonFlag(cmd *cobra.Command) *string {
+// ReasonFlag adds --reason to a command whose action is recorded. It comes after [cli.OutputFlag], which checks first.
+func ReasonFlag(cmd *cobra.Command) *string {
 	reason := cmd.Flags().String("reason", "", fmt.Sprintf("why, for the audit log; up to %d characters", wire.MaxReason))
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -51,12 +52,12 @@ func reasonFlag(cmd *cobra.Command) *string {
 	return reason
 }
 
-// auditWithin is how long a command waits for its record.
-const auditWithin = 5 * time.Second
+// recordWithin is how long a command waits for its record.
+const recordWithin = 5 * time.Second
 
-// recordAudit adds what a command did to the audit log, and what has ended it, also where the command was
+// Record adds what a command did to the audit log, and what has ended it, also where the command was
 // interrupted. Where that is not possible a warning says so.
-func recordAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
+func Record(ctx context.Context, a *cli.App, park *redisbridge.Park, r redisbridge.AuditRecord, ended error) {
 	if connect.Hopeless(ended) && len(r.Outcome) == 0 {
 		return // nothing was done
 	}
@@ -65,7 +66,7 @@ func recordAudit(ctx context.Context, a *cli.App, park *redisbridge.Park, r redi
 	if ended != nil && r.Error == "" {
 		r.Error = cli.WithoutSecrets(printable.Error(ended))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWithin)
 	defer cancel()
 	if err := park.RecordAudit(ctx, r); err != nil {
 		fmt.Fprintf(a.Err, "warning: this is not recorded in the audit log: %s\n", cli.WithoutSecrets(printable.Error(err)))
@@ -88,15 +89,15 @@ func operatorOf() (who string, known string) {
 // mostNamed is how many IDs a record of the audit log names.
 const mostNamed = 20
 
-// nameIn adds a message to those that a record names.
-func nameIn(r *redisbridge.AuditRecord, id string) {
+// NameIn adds a message to those that a record names.
+func NameIn(r *redisbridge.AuditRecord, id string) {
 	if r.Named++; len(r.IDs) < mostNamed {
 		r.IDs = append(r.IDs, id)
 	}
 }
 
-// countIn adds to what a record says of messages.
-func countIn(r *redisbridge.AuditRecord, what string, n int) {
+// CountIn adds to what a record says of messages.
+func CountIn(r *redisbridge.AuditRecord, what string, n int) {
 	if n == 0 {
 		return
 	}
