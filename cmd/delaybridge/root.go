@@ -67,36 +67,11 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	versionFlag(root, a)
 	a.Settings.Register(root.PersistentFlags(), a.Logger)
 	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
-	root.AddCommand(
-		newTopologyCommand(a),
-		newMigrateCommand(a),
-		newPublishCommand(a),
-		newCancelCommand(a),
-		newRescheduleCommand(a),
-		newEraseCommand(a),
-		newGetCommand(a),
-		newListCommand(a),
-		newExportCommand(a),
-		newImportCommand(a),
-		newAdoptCommand(a),
-		newReshardCommand(a),
-		audit.Command(a),
-		newStatsCommand(a),
-		newTopCommand(a),
-		newDoctorCommand(a),
-		newBridgeCommand(a),
-		newConsumeCommand(a),
-		newRelayCommand(a),
-		newQuarantineCommand(a),
-		newPermissionsCommand(a),
-		newSizeCommand(a),
-		newOrderCommand(a),
-		newProbeCommand(a),
-		newConfigCommand(a),
-		newContextCommand(a),
-		newOptionsCommand(a),
-		newVersionCommand(a),
-	)
+	root.AddCommand(audit.Command(a), newConfigCommand(a), newContextCommand(a), newOptionsCommand(a), newVersionCommand(a))
+	root.AddCommand(setupCommands(a)...)
+	root.AddCommand(trafficCommands(a)...)
+	root.AddCommand(waitingCommands(a)...)
+	root.AddCommand(operateCommands(a)...)
 	completions(a, root)
 	return root
 }
