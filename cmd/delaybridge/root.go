@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/traffic"
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/printable"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -69,7 +70,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
 	root.AddCommand(audit.Command(a), newConfigCommand(a), newContextCommand(a), newOptionsCommand(a), newVersionCommand(a))
 	root.AddCommand(setupCommands(a)...)
-	root.AddCommand(trafficCommands(a)...)
+	root.AddCommand(traffic.Commands(a)...)
 	root.AddCommand(waitingCommands(a)...)
 	root.AddCommand(operateCommands(a)...)
 	completions(a, root)

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer/orders"
 )
 
-func FuzzTrafficPrintsNothingRaw(f *testing.F) {
+func FuzzPrintsNothingRaw(f *testing.F) {
 	prints := map[string]clitest.Print{
 		"publish": func(a *cli.App, format, text string) error {
 			return (&publishJob{App: a, format: format}).print([]receipt{clitest.Of[receipt](text)})

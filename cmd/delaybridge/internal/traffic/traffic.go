@@ -1,7 +1,7 @@
 // Package traffic has the commands that messages pass through: publish and relay send them, bridge
 // delays them, and consume hands them to a program or closes the orders of the example, which
 // order keeps. All but order run until they are done or interrupted, and may serve metrics.
-package main
+package traffic
 
 import (
 	"github.com/spf13/cobra"
@@ -9,8 +9,8 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
-// trafficCommands returns the commands of this package.
-func trafficCommands(a *cli.App) []*cobra.Command {
+// Commands returns the commands of this package.
+func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newPublishCommand(a),
 		newRelayCommand(a),
