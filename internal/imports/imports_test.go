@@ -78,6 +78,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{rooms + "/connect", []string{rooms + "/cli", rooms + "/telemetry", "internal", "redisbridge", "topology"}, "it opens what commands ask for, and knows none of them"},
 	{rooms + "/audit", []string{rooms + "/cli", rooms + "/connect", "internal", "redisbridge"}, "it records what it is told, by whatever command"},
 	{rooms + "/traffic", []string{rooms + "/cli", rooms + "/connect", rooms + "/telemetry", "consumer", "internal", "message", "producer", "redisbridge", "topology"}, "a room of commands knows none of the others"},
+	{rooms + "/waiting", []string{rooms + "/audit", rooms + "/cli", rooms + "/connect", rooms + "/telemetry", "internal", "message", "redisbridge", "topology"}, "a room of commands knows none of the others"},
 }
 
 // sealed are rooms that only those in one folder see.

@@ -1,4 +1,4 @@
-package main
+package waiting
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-func FuzzWaitingPrintsNothingRaw(f *testing.F) {
+func FuzzPrintsNothingRaw(f *testing.F) {
 	prints := map[string]clitest.Print{
 		"get": func(a *cli.App, format, text string) error {
 			out := &cli.Stream{Out: a.Out, Format: format}

@@ -1,7 +1,7 @@
 // Package waiting has the commands for messages that have not come out yet, or could not be
 // handled: get and list show them, cancel, reschedule and erase change them, and quarantine has
 // those that nobody could process.
-package main
+package waiting
 
 import (
 	"github.com/spf13/cobra"
@@ -9,8 +9,8 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
-// waitingCommands returns the commands of this package.
-func waitingCommands(a *cli.App) []*cobra.Command {
+// Commands returns the commands of this package.
+func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newGetCommand(a),
 		newListCommand(a),
