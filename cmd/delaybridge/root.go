@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/operate"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/traffic"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/waiting"
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -73,7 +74,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	root.AddCommand(setupCommands(a)...)
 	root.AddCommand(traffic.Commands(a)...)
 	root.AddCommand(waiting.Commands(a)...)
-	root.AddCommand(operateCommands(a)...)
+	root.AddCommand(operate.Commands(a)...)
 	completions(a, root)
 	return root
 }

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/top"
 )
 
-func FuzzOperatePrintsNothingRaw(f *testing.F) {
+func FuzzPrintsNothingRaw(f *testing.F) {
 	prints := map[string]clitest.Print{
 		"stats": func(a *cli.App, format, text string) error {
 			return printStats(a, format, clitest.Of[statistics](text))

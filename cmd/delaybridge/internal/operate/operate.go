@@ -1,6 +1,6 @@
 // Package operate has the commands for an installation that runs: stats, top, doctor and probe
 // look at it; reshard, adopt, export and import change where messages are kept.
-package main
+package operate
 
 import (
 	"github.com/spf13/cobra"
@@ -8,8 +8,8 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
-// operateCommands returns the commands of this package.
-func operateCommands(a *cli.App) []*cobra.Command {
+// Commands returns the commands of this package.
+func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newStatsCommand(a),
 		newTopCommand(a),
