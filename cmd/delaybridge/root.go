@@ -11,6 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/audit"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/operate"
+	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/setup"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/traffic"
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/waiting"
 	"github.com/delaybridge/delaybridge/internal/broker"
@@ -71,7 +72,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 drift found, or findings
 	a.Settings.Register(root.PersistentFlags(), a.Logger)
 	root.SetUsageTemplate(withoutSettings(root.UsageTemplate()))
 	root.AddCommand(audit.Command(a), newConfigCommand(a), newContextCommand(a), newOptionsCommand(a), newVersionCommand(a))
-	root.AddCommand(setupCommands(a)...)
+	root.AddCommand(setup.Commands(a)...)
 	root.AddCommand(traffic.Commands(a)...)
 	root.AddCommand(waiting.Commands(a)...)
 	root.AddCommand(operate.Commands(a)...)

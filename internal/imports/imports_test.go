@@ -80,6 +80,7 @@ var rules = []struct { //nolint:gochecknoglobals // the table under test
 	{rooms + "/traffic", []string{rooms + "/cli", rooms + "/connect", rooms + "/telemetry", "consumer", "internal", "message", "producer", "redisbridge", "topology"}, "a room of commands knows none of the others"},
 	{rooms + "/waiting", []string{rooms + "/audit", rooms + "/cli", rooms + "/connect", rooms + "/telemetry", "internal", "message", "redisbridge", "topology"}, "a room of commands knows none of the others"},
 	{rooms + "/operate", []string{rooms + "/audit", rooms + "/cli", rooms + "/connect", "internal", "message", "redisbridge", "topology"}, "a room of commands knows none of the others"},
+	{rooms + "/setup", []string{rooms + "/audit", rooms + "/cli", rooms + "/connect", "internal", "redisbridge", "topology"}, "a room of commands knows none of the others"},
 }
 
 // sealed are rooms that only those in one folder see.

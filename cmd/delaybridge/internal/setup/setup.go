@@ -1,6 +1,6 @@
 // Package setup has the commands that come before messages: what to order for a load, what a user
 // may do, which exchanges and queues there are, and how the delayed-message plugin is left behind.
-package main
+package setup
 
 import (
 	"github.com/spf13/cobra"
@@ -8,8 +8,8 @@ import (
 	"github.com/delaybridge/delaybridge/cmd/delaybridge/internal/cli"
 )
 
-// setupCommands returns the commands of this package.
-func setupCommands(a *cli.App) []*cobra.Command {
+// Commands returns the commands of this package.
+func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		newSizeCommand(a),
 		newPermissionsCommand(a),

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-func FuzzSetupPrintsNothingRaw(f *testing.F) {
+func FuzzPrintsNothingRaw(f *testing.F) {
 	prints := map[string]clitest.Print{
 		"topology apply": func(a *cli.App, format, text string) error {
 			return printChanges(a, format, []topology.Change{clitest.Of[topology.Change](text)}, "")
