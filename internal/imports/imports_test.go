@@ -141,12 +141,6 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 	}
 }
 
-// larger are packages with more files, which are still to be divided.
-var larger = map[string]bool{ //nolint:gochecknoglobals // a constant in all but the language's eyes
-	"bench": true, "cmd/delaybridge": true, "consumer": true, "topology": true,
-	"internal/fault": true, "internal/fault/history": true, "internal/servers": true,
-}
-
 // A package that is a room can be taken in at a glance.
 func TestPackagesAreSmall(t *testing.T) {
 	t.Parallel()
@@ -158,7 +152,7 @@ func TestPackagesAreSmall(t *testing.T) {
 	for line := range strings.Lines(string(list)) {
 		fields := strings.Fields(line)
 		from := strings.TrimPrefix(fields[0], module)
-		if n, err := strconv.Atoi(fields[1]); err != nil || n > most && !larger[from] {
+		if n, err := strconv.Atoi(fields[1]); err != nil || n > most {
 			t.Errorf("%s has %s files (%v); want %d at most", from, fields[1], err, most)
 		}
 	}
