@@ -9,9 +9,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// What each store has of each article.
 const (
-	skus      = 8
+	skus = 8 // articles
+	// StockEach is how many pieces of each article a store has before anything is ordered.
 	StockEach = 1_000_000
 )
 
