@@ -206,7 +206,7 @@ func (c Config) faults() (faults []error) {
 	case c.Topology == nil:
 		fault("Topology is missing")
 	case keepsWaiting(c.Topology, c.Queue):
-		fault("queue %q belongs to the bridge, and whoever consumes it takes messages before they are due: consume a queue bound to %q instead", c.Queue, c.Topology.ReadyExchange())
+		fault("queue %q belongs to the bridge, and a consumer of it takes messages before they are due: consume a queue bound to %q instead", c.Queue, c.Topology.ReadyExchange())
 	}
 	if t := c.Topology; t != nil && c.Delayer != nil && (c.Queue == t.Unrouted() || c.Queue == t.Quarantine()) {
 		fault("queue %q: nothing is to come back to it; leave the Delayer out", c.Queue)

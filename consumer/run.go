@@ -56,7 +56,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	r.background.Go(func() { r.queue.Keep(intake, r.ready) })
 	r.consume(intake)
 	err := r.drain()
-	hangUp() // which ends a call in the background that nobody answers
+	hangUp() // which ends a call in the background that gets no answer
 	connections.Wait()
 	r.background.Wait()
 	if cause := context.Cause(intake); cause != context.Cause(ctx) { //nolint:errorlint // the same or not
@@ -74,7 +74,7 @@ type run struct {
 	drain     func() error            // awaitHandlers, once
 	slots     chan struct{}           // one for each handler at work
 	handlers  sync.WaitGroup          // messages being handled, settled or waiting for a retry
-	order     unsettled.Order         // of the messages in hand that have a key
+	order     unsettled.Order         // of the deliveries that have a key and are not settled
 	publisher *broker.Publisher       // to quarantine
 	// background is what keeps the queue and gives back deliveries; the end of the
 	// connection ends it.
@@ -85,10 +85,10 @@ type run struct {
 func (r *run) consume(ctx context.Context) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = minBackoff, maxBackoff
-	wary, said := false, ""
+	probation, said := false, ""
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := r.session(ctx, wary)
+		err := r.session(ctx, probation)
 		r.intake.set(false, err)
 		if ctx.Err() != nil {
 			return
@@ -97,7 +97,7 @@ func (r *run) consume(ctx context.Context) {
 			r.stop(err)
 			return
 		}
-		if wary = time.Since(began) < steady; !wary {
+		if probation = time.Since(began) < steady; !probation {
 			wait.Reset()
 			said = ""
 		}

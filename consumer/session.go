@@ -19,15 +19,15 @@ var errCancelled = errors.New("the broker has cancelled the consumer; was its qu
 
 // session is one channel that consumes.
 //
-// A wary one follows a session that was cut short. Each time is one more delivery for
+// A session that follows one that was cut short is on probation. Each time is one more delivery for
 // every message in the prefetch window, until all of them are at their delivery
-// limit. A wary session takes one message at a time, until as many as a window holds were
+// limit. On probation a session takes one message at a time, until as many as a window holds were
 // harmless: in a network that fails again and again only that one counts, and so it would
 // with a message that ended the connection.
 type session struct {
 	*run
 	ch         *amqp.Channel
-	wary       bool
+	probation  bool
 	harmless   int // messages that have come
 	tag        string
 	consumed   int // how often the session has subscribed
@@ -47,7 +47,7 @@ type session struct {
 
 // session consumes over one channel until it is lost or ctx ends; in the latter
 // case it drains.
-func (r *run) session(ctx context.Context, wary bool) error {
+func (r *run) session(ctx context.Context, probation bool) error {
 	ch, err := r.consuming.Channel(ctx)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *run) session(ctx context.Context, wary bool) error {
 	alive, lost := context.WithCancel(r.work)
 	defer lost()
 	s := &session{
-		run: r, ch: ch, wary: wary, intake: ctx, alive: alive, held: unsettled.New(alive, r.config.ConsumerTimeout),
+		run: r, ch: ch, probation: probation, intake: ctx, alive: alive, held: unsettled.New(alive, r.config.ConsumerTimeout),
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
 		unknown:   make(chan struct{}),
@@ -68,7 +68,7 @@ func (r *run) session(ctx context.Context, wary bool) error {
 	if err := s.open(); err != nil {
 		return fmt.Errorf("consumer of %q: %w", r.config.Queue, err)
 	}
-	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "wary", wary)
+	r.log.Info("consuming", "concurrency", r.config.Concurrency, "prefetch", r.config.Prefetch, "probation", probation)
 	r.isReady()
 	r.intake.set(true, nil)
 	go func() { // ends with the session
@@ -91,7 +91,7 @@ func (s *session) open() error {
 func (s *session) consume() error {
 	prefetch := s.config.Prefetch
 	how := "up to " + strconv.Itoa(s.config.Concurrency) + " at a time"
-	if s.wary {
+	if s.probation {
 		prefetch, how = 1, "one by one for now, since it was cut short"
 	}
 	if s.consumed++; s.consumed > 1 {
@@ -140,7 +140,7 @@ func (s *session) dispatch() (err error) {
 		case <-s.unknown:
 			err = errCancelled
 		case <-calm.C:
-			err = s.relax()
+			err = s.endProbation()
 		case now := <-look.C:
 			err = s.giveBackInTime(now)
 		case <-s.answered:
@@ -154,7 +154,7 @@ func (s *session) dispatch() (err error) {
 			}
 			s.admit(d)
 			if s.harmless++; s.harmless == s.config.Prefetch {
-				err = s.relax()
+				err = s.endProbation()
 			}
 		}
 		if err != nil {
@@ -186,12 +186,12 @@ func (s *session) begin() {
 	})
 }
 
-// relax ends the caution of a wary session.
-func (s *session) relax() error {
-	if !s.wary {
+// endProbation has a session take as many messages as it may.
+func (s *session) endProbation() error {
+	if !s.probation {
 		return nil
 	}
-	s.wary = false
+	s.probation = false
 	if s.deliveries == nil {
 		return nil
 	}

@@ -88,7 +88,7 @@ func (t *Topology) isClosed(exchange string) bool {
 const clocksApart = time.Minute
 
 // possible reports whether a message that has come out of a tier may have been published and due when it
-// says so. What it says of another time can harm nobody but its publisher.
+// says so. What it says of another time can harm only its publisher.
 func possible(published, due time.Time, ttl time.Duration, now time.Time) bool {
 	return !published.IsZero() && (due.Sub(published)-ttl).Abs() <= time.Millisecond && due.Before(now.Add(clocksApart))
 }

@@ -41,7 +41,7 @@ func (l *ledger) body(number int, delay time.Duration) []byte {
 	return body
 }
 
-// note takes down a delivery. What is left of another phase is nobody's.
+// note takes down a delivery. What is left of another phase does not count.
 func (l *ledger) note(body []byte) {
 	if len(body) != bodyBytes || binary.BigEndian.Uint32(body) != l.phase {
 		return
@@ -83,7 +83,7 @@ func (l *ledger) read() outcome {
 		}
 		last = max(last, out)
 		late[i] = milliseconds(out - due)
-		// Whoever counts in whole milliseconds of the clock may cut one short.
+		// A clock of whole milliseconds may cut one short.
 		if early := -late[i]; early >= 1 {
 			o.early++
 			o.earliest = max(o.earliest, early)

@@ -36,7 +36,7 @@ func realMain() int {
 	flags.IntVar(&s.burst, "burst", 60_000, "`messages` that become due in the same second")
 	flags.DurationVar(&s.patience, "patience", time.Minute, "how long after the last message was due a contender is cut off")
 	flags.IntVar(&s.tries, "tries", 1, "how `often` at most a load is applied while others disturb it; the least disturbed counts")
-	flags.DurationVar(&s.quiet, "quiet", 0, "how long to wait at most, before each load, until nobody else uses the machine")
+	flags.DurationVar(&s.quiet, "quiet", 0, "how long to wait at most, before each load, until no other program uses the machine")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}

@@ -48,7 +48,7 @@ func (c candidate) measure(ctx context.Context, s settings, load func(*trial, co
 	return best, nil
 }
 
-// awaitQuiet returns once nobody else uses the machine, or has tried for most.
+// awaitQuiet returns once no other program uses the machine, or has tried for most.
 func awaitQuiet(ctx context.Context, most time.Duration) error {
 	for began := time.Now(); time.Since(began) < most; {
 		before, err := usage.ProcessorTime()

@@ -142,7 +142,7 @@ func (s *suite) costOnce(ctx context.Context, site *site, round int) (us [3]floa
 	return us, errors.Join(err, site.purge())
 }
 
-// loaded compares lateness beside the crowd with that beside nobody.
+// loaded compares lateness beside the crowd with lateness beside an empty Redis.
 func (s *suite) loaded(ctx context.Context, full, empty *site) (err error) {
 	late := map[*site]*lab.Result{full: {}, empty: {}}
 	for _, site := range []*site{full, empty} {
@@ -158,7 +158,7 @@ func (s *suite) loaded(ctx context.Context, full, empty *site) (err error) {
 			if err != nil {
 				return err
 			}
-			lab.Say("crowd: pace %d of %d beside %s: %s", round+1, crowdRounds, map[bool]string{true: "the crowd", false: "nobody"}[site == full], said)
+			lab.Say("crowd: pace %d of %d beside %s: %s", round+1, crowdRounds, map[bool]string{true: "the crowd", false: "none"}[site == full], said)
 		}
 	}
 	s.figures["loaded_p99_over_empty"] = figures.Ratio(late[full].P99, late[empty].P99)

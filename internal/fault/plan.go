@@ -69,8 +69,8 @@ type act struct {
 	began    int64 // Unix microseconds
 	duration time.Duration
 	deck     []scenarios.Scenario
-	hands    int // so many scenarios at a time
-	atLeast  int // so many in all
+	hands    int // how many scenarios at a time
+	atLeast  int // how many in all
 }
 
 // acts divides a part's time. In a cluster only what is different there is tried

@@ -52,7 +52,7 @@ func (r *Result) untried() []string {
 	})
 }
 
-// summary counts what nobody asked for as wrong.
+// summary counts surprises as wrong.
 func (r *Result) summary(seed uint64) string {
 	total := *r.Report
 	total.Wrong += len(r.Surprises)

@@ -32,7 +32,7 @@ type Config struct {
 	// Dir keeps the history. Defaults to a new folder, which is removed when no
 	// promise was broken.
 	Dir string
-	// Progress is told what goes on. Defaults to nobody.
+	// Progress is told what goes on. Defaults to none.
 	Progress io.Writer
 }
 
@@ -49,7 +49,7 @@ type Result struct {
 	Injected map[string]int
 	// Withheld are the scenarios that were left out because this release of RabbitMQ loses messages in them.
 	Withheld []string
-	// Surprises are what nobody asked for: a process that ended by itself,
+	// Surprises are what no scenario asked for: a process that ended by itself,
 	// something deleted that was not put back.
 	Surprises []string
 	// Dirs hold the histories, if they were kept.

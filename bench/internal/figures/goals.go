@@ -17,7 +17,7 @@ func goals() []goal {
 		{"burst1m_rss_mb", "memory of the bridge meanwhile, at its peak", below, 256},
 		{"redis_overhead_bytes", "memory of a parked message over body and ID", atMost, 110},
 		{"cost_10m_over_10k", "Redis' time to park, cancel, promote beside 10 million / 10 thousand", atMost, 1.3},
-		{"loaded_p99_over_empty", "p99 lateness at 1,000/s beside 10 million / nobody", atMost, 1.5},
+		{"loaded_p99_over_empty", "p99 lateness at 1,000/s beside 10 million / none", atMost, 1.5},
 		{"export_rss_mb", "memory of an export of 10 million, at its peak", below, 256},
 		{"export_p99_over_before", "p99 lateness at 1,000/s beside it / before it", atMost, 1.5},
 		{"idle_commands_per_s", "Redis commands of a bridge with nothing due", below, 1},

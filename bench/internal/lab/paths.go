@@ -120,7 +120,7 @@ func (p arbitraryPath) Publish(ctx context.Context, id string, body []byte, dela
 }
 
 func publishOurs(ctx context.Context, p *producer.Producer, id string, body []byte, delay time.Duration) (time.Time, error) {
-	// By this process' clock from before the call, so that nobody else's word is
+	// By this process' clock from before the call, so that no other process' word is
 	// taken for what counts as early.
 	due := time.Now().Add(delay)
 	_, err := p.Publish(ctx, message.Message{ID: id, RoutingKey: RoutingKey, Body: body}, message.After(delay))

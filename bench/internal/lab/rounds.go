@@ -7,7 +7,7 @@ import (
 )
 
 // InTurns returns all, and reverses the order in every other round, so that a machine that gets
-// slower or faster favours nobody.
+// slower or faster favours neither.
 func InTurns[T any](all []T, round int) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {

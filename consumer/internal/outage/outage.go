@@ -117,7 +117,7 @@ type Wait struct {
 }
 
 // NewWait returns the waiting of a message that has not begun to wait. Its pauses grow up to
-// longest. ask may be nil where nobody calls Await.
+// longest. ask may be nil if Await is not called.
 func (o *Outage) NewWait(longest time.Duration, ask Question) *Wait {
 	return &Wait{of: o, ask: ask, pauses: newPauses(longest)}
 }

@@ -40,7 +40,7 @@ func StartDelivery(tracer *tracing.Tracer, queue string, d *amqp.Delivery, m *me
 		if origin.IsValid() {
 			return Delivery{untraced: origin}
 		}
-		step.Alone = true // nobody has traced it so far
+		step.Alone = true // it has not been traced so far
 	case last.IsSampled() && promoted(m.Journey.Path):
 		step.Parent, step.Links = last, []trace.SpanContext{origin}
 	case !hasWaited(d, m):

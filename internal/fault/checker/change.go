@@ -118,7 +118,7 @@ func (r *record) holds(c *change) bool {
 }
 
 // last returns the last reschedule that holds, or nil: of the times asked for before
-// none counts any more, unless nobody knows whether and when it was asked for.
+// none counts any more, unless it is unknown whether and when it was asked for.
 func (r *record) last() *change {
 	if r.unasked > 0 { // what the broker has comes at its old time
 		return nil

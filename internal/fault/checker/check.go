@@ -54,8 +54,8 @@ func Underway(events []history.Event) (n int) {
 	return n
 }
 
-// Overdue counts the orders of which nobody has seen a message that must have come by an
-// instant: each attempt to publish it succeeded, and nobody has tried to change it.
+// Overdue counts the orders of which no consumer has seen a message that must have come by an
+// instant: each attempt to publish it succeeded, and no change was tried.
 func Overdue(events []history.Event, at int64) (n int) {
 	past := runOf(events)
 	for _, r := range past.sequence {

@@ -23,7 +23,7 @@
 //   - wrong: any two witnesses that contradict each other about whether an order is
 //     paid, closed or pending (the store, its log, effects, accepted and refused
 //     payments); an effect without a delivery before it, a payment refused before
-//     any delivery, an order paid before anybody tried; a delivery that nobody, or
+//     any delivery, an order paid before a payment was tried; a delivery that nobody, or
 //     only an attempt with a definite no, had published, or that is not what was
 //     published; a handler that was called in spite of a cancel, by a consumer that asked
 //     after the answer, however many copies there were, or at the old time
@@ -77,6 +77,6 @@
 //   - Whether a message for two queues should have come to both, if it came to one while an
 //     exchange that leads to them was deleted, and put back.
 //   - Of two orders whose messages have one ID, of which of them an answer was true.
-//   - Whether a fault that nobody mended was still in force. Stories show it when it
+//   - Whether a fault that was not mended was still in force. Stories show it when it
 //     happened.
 package checker

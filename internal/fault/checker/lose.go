@@ -10,7 +10,7 @@ import (
 // replicates is within what a replica of Redis has what its primary has been told.
 const replicates = time.Second
 
-// lose takes back what Redis was told while it lost writes: nobody knows any more whether that
+// lose takes back what Redis was told while it lost writes: it is not known any more whether that
 // has happened. A message that the broker had taken into the inbox, or a database into an outbox, was told to
 // Redis by a bridge or a relay, some time after that.
 func (r *record) lose(o *outage) {
@@ -55,7 +55,7 @@ func (r *record) tookForCopy(since int64) bool {
 	return slices.ContainsFunc(r.dropped, func(e history.Event) bool { return e.Detail == history.DroppedRescheduled && e.At >= since })
 }
 
-// lose has nobody know any more what came of a change.
+// lose makes the outcome of a change unknown.
 func (c *change) lose() { c.outcome, c.due, c.lost = "", 0, true }
 
 // forget takes back each change of an order that was under way while changes were forgotten.
@@ -110,7 +110,7 @@ func (r *record) waitsAgain(a *attempt, o *outage) bool {
 func (r *record) wrongClock() int64 { return r.clockAhead + r.clockBehind }
 
 // leftToRedis says whether a consumer was told in a stretch of time to drop a copy since the
-// message was rescheduled, and none later. Nobody but Redis may have had the message then, and
+// message was rescheduled, and none later. Redis alone may have had the message then, and
 // Redis may have lost the reschedule.
 func (r *record) leftToRedis(from, to int64) bool {
 	var last int64

@@ -25,7 +25,7 @@ type record struct {
 	received     []history.Event
 	effects      []history.Event
 	acknowledged bool
-	firstPay     int64 // call, Unix microseconds; 0 if nobody tried to pay
+	firstPay     int64 // call, Unix microseconds; 0 if no payment was tried
 	accepted     bool  // a payment
 	payRefused   []history.Event
 	changes      []change
@@ -47,7 +47,7 @@ type record struct {
 	clockAhead, clockBehind int64
 	// twin is what is known of the order in the other one of two queues; nil if there is none.
 	twin *record
-	// tombstone says whether Redis holds it as cancelled in the end, or nobody has looked.
+	// tombstone says whether Redis holds it as cancelled in the end, or it was not looked at.
 	tombstone bool
 
 	known bool // to the order store
@@ -180,7 +180,7 @@ func (r *record) lateness() (late int64, ok bool) {
 	case last != nil && last.outcome == history.Rescheduled && !r.mayBeMoved(last):
 		return first.At - 1000*last.due, true
 	case r.mayHave(history.Reschedule, math.MaxInt64):
-		return 0, false // it need not come before its old time, or nobody knows
+		return 0, false // it need not come before its old time, or that is unknown
 	}
 	var receipt, notBefore int64
 	for _, a := range r.candidates(first.At) {

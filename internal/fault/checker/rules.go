@@ -200,7 +200,7 @@ func (r *record) double() (why []string) {
 	return why
 }
 
-// wrongMessage objects to a message that nobody sent, or not like that.
+// wrongMessage objects to a message that was not sent, or not like that.
 func (r *record) wrongMessage() (why []string) {
 	for _, e := range r.received {
 		if len(r.candidates(e.At)) == 0 {
@@ -279,7 +279,7 @@ func (r *record) witnesses() (paid, closed []string) {
 }
 
 // wrongOrder objects to effects without a cause before them. Calls and deliveries
-// are written before they can have an effect, whoever is killed later.
+// are written before they can have an effect, whatever is killed later.
 func (r *record) wrongOrder() (why []string) {
 	for _, e := range r.effects {
 		if !r.receivedBy(e.At) {

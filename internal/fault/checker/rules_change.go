@@ -60,7 +60,7 @@ func (r *record) cameAnyway() (why []string) {
 	return why
 }
 
-// wasInRedis says whether nobody but Redis can have had the message e when c was answered.
+// wasInRedis says whether Redis alone can have had the message e when c was answered.
 func (r *record) wasInRedis(e history.Event, c *change) bool {
 	return e.Due > 0 && e.Attempt == 0 && c.answered < 1000*e.Due-r.unasked-r.wrongClock()
 }

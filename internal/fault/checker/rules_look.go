@@ -92,7 +92,7 @@ func (r *record) wronglySeen() (why []string) {
 	return why
 }
 
-// parkedFor says whether Redis must have had the message when somebody looked: it was parked
+// parkedFor says whether Redis must have had the message at the look: it was parked
 // before, and it could not be due yet.
 func (r *record) parkedFor(l *look) bool {
 	soonest := r.earliest(l.answered)
@@ -106,7 +106,7 @@ func (r *record) parkedFor(l *look) bool {
 	})
 }
 
-// cancelledBefore says whether the message had been cancelled when somebody looked, and cannot
+// cancelledBefore says whether the message had been cancelled at the look, and cannot
 // have been published anew.
 func (r *record) cancelledBefore(l *look) bool {
 	return slices.ContainsFunc(r.changes, func(c change) bool {

@@ -49,7 +49,7 @@ func (r *record) wrongAttempts() (why []string) {
 }
 
 // lostRejected objects to a rejected message that is not in quarantine. One that was cancelled
-// there is dropped when somebody has replayed it.
+// there is dropped once it is replayed.
 func (r *record) lostRejected() (why []string) {
 	if len(r.rejected) == 0 {
 		return nil

@@ -69,7 +69,7 @@ type outage struct {
 	mended int64 // Unix microseconds; that of the fault if it was never mended
 }
 
-// outages pairs faults with what mended them. One that nobody mended, such as a
+// outages pairs faults with what mended them. One that was not mended, such as a
 // kill, is over at once.
 func outages(events []history.Event) []outage {
 	var found []outage

@@ -7,7 +7,7 @@
 // # What writers hold to
 //
 // All processes run on one machine and write times of its one real-time clock,
-// which nobody sets during the run. A call is written down before it is made, a
+// which is not set during the run. A call is written down before it is made, a
 // delivery before it is handled, an outcome after it is known and before anything
 // follows from it. So a process that is killed leaves out outcomes, never causes:
 // a missing outcome proves nothing, a missing cause proves a fault. For one order

@@ -14,7 +14,7 @@ const (
 	Placed     Kind = "placed"      // the shop has the order
 	Publish    Kind = "publish"     // a client is about to publish the order's message: NotBefore is set
 	Published  Kind = "published"   // publish returned success: Due is what it returned
-	Unknown    Kind = "unknown"     // publish returned that nobody knows
+	Unknown    Kind = "unknown"     // publish returned that the outcome is unknown
 	Refused    Kind = "refused"     // publish returned a definite no
 	Pay        Kind = "pay"         // a customer is about to pay
 	Paid       Kind = "paid"        // the payment was accepted
@@ -167,7 +167,7 @@ func (e *Event) valid() error {
 	}
 	switch {
 	case e.At <= 0 || e.Who == "":
-		return errors.New("no time, or nobody who wrote it")
+		return errors.New("no time, or no name of who wrote it")
 	case needsOrder && e.Order == "":
 		return fmt.Errorf("%s of no order", e.Kind)
 	case (e.Kind == Publish || e.Kind == Reschedule) && e.NotBefore <= 0:

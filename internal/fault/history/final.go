@@ -14,7 +14,7 @@ type Final struct {
 	Orders   map[string]OrderState `json:"orders"` // by ID
 	Stock    []StockLine           `json:"stock"`
 	Leftover []Left                `json:"leftover,omitempty"`
-	// Tombstones are the IDs that are cancelled by what Redis holds; nil if nobody has looked.
+	// Tombstones are the IDs that are cancelled by what Redis holds; nil if it was not looked at.
 	Tombstones []string `json:"tombstones"`
 	// Contradictions are what Park.Verify has found in Redis.
 	Contradictions []string `json:"contradictions,omitempty"`

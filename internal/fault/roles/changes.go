@@ -12,7 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
 
-// listEvery is how long somebody pauses who keeps listing what waits.
+// listEvery is between two listings of all that waits.
 const listEvery = 2 * time.Second
 
 // changeTries is how often a customer asks for the same change who gets no answer.

@@ -49,7 +49,7 @@ func (p *player) consumer(ctx context.Context) error {
 		AMQPURL: p.AMQP, Topology: p.topology, Queue: p.Queue, Bind: p.Bind,
 		Handler: p.failing(closer.Handle), Middleware: []func(consumer.Handler) consumer.Handler{desk.receiving},
 		Arrivals: desk, Delayer: desk,
-		// A store that somebody stopped holds up is no reason to give an order up.
+		// A store that a stopped process holds up is no reason to give an order up.
 		Retry:       consumer.Retry{Base: 300 * time.Millisecond, Factor: 1.5, Cap: 3 * time.Second, Attempts: 1000},
 		RepairEvery: shop.RepairEvery, Logger: p.log,
 		Observe: func(o consumer.Observation) {

@@ -28,7 +28,7 @@ func (m *mails) Once(ctx context.Context, key string, effect func(context.Contex
 	switch {
 	case first && err == nil:
 		m.note(history.Event{Kind: history.Effect, Order: m.names(order), Detail: history.EffectClosed})
-	case err == nil: // whoever committed it may have been killed before it could say so
+	case err == nil: // the process that committed it may have been killed before it could say so
 		m.note(history.Event{Kind: history.Effect, Order: m.names(order), Detail: history.EffectAlreadyClosed})
 	case !first && handled: // and the transaction was not committed
 		m.note(history.Event{Kind: history.Failed, Order: m.names(order), Attempt: attemptOf(ctx), Detail: err.Error()})

@@ -3,7 +3,7 @@
 //
 // A run starts its own program again, or the shop in Python, and tells it by an environment variable
 // what to be ([Role.Command], [Play]). The process writes all that it asks for and sees into the
-// history of the run. A [Trap] has it kill or stop itself at a step that nobody could hit from
+// history of the run. A [Trap] has it kill or stop itself at a step that cannot be hit from
 // outside.
 package roles
 

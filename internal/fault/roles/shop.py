@@ -1,5 +1,5 @@
 """A shop in Python, as a run has it beside those in Go: orders in a table of its own, their messages in
-rows of the outbox, cancelled by a row or over AMQP, and closed behind a ledger by a consumer that asks nobody.
+rows of the outbox, cancelled by a row or over AMQP, and closed behind a ledger by a consumer that does not ask Redis.
 It writes down what it asks for and sees, and plays the role that the environment asks for."""
 import json
 import os
@@ -60,7 +60,7 @@ class Order:
             try:
                 with closing(psycopg2.connect(database, connect_timeout=PATIENCE)) as db, db, db.cursor() as cursor:
                     cursor.execute("INSERT INTO shop_orders (id, state) VALUES (%s, 'pending') ON CONFLICT DO NOTHING", [self.id])
-                    if cursor.rowcount == 1:  # otherwise an attempt was committed of which nobody could tell
+                    if cursor.rowcount == 1:  # otherwise an attempt was committed that was not written down
                         cursor.execute(
                             "INSERT INTO delaybridge_outbox (message_id, routing_key, delay_ms, body, headers, properties) VALUES (%s, %s, %s, %s, %s, %s)",
                             [self.id, key, self.delay_ms, self.body.encode(), json.dumps(self.headers), json.dumps(self.properties)])
@@ -84,7 +84,7 @@ class Order:
             outcome = outcome_if_committed
         except FAILURES:
             pass
-        note("cancel-unknown", self.id)  # nobody tells what comes of a row
+        note("cancel-unknown", self.id)  # there is no answer to a row
         note(outcome, self.id)
 
     def cancel(self):
@@ -193,7 +193,7 @@ class Consumer:
             ch.basic_qos(prefetch_count=10)
             ch.basic_consume(queue, self.handle)
             while not ends.is_set():
-                ch.queue_bind(queue, prefix + ".ready", key)  # somebody may have deleted the exchange
+                ch.queue_bind(queue, prefix + ".ready", key)  # a scenario may have deleted the exchange
                 ch.connection.process_data_events(time_limit=1)
 
 

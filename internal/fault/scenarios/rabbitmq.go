@@ -83,7 +83,7 @@ func (i *injection) refuse(pattern string) error {
 	return lift()
 }
 
-// limit has queues refuse more than so many messages. RabbitMQ 3.10 tells channels that a
+// limit has queues refuse more than this many messages. RabbitMQ 3.10 tells channels that a
 // queue takes messages again where its limit is raised, and not where it is lifted: so it is
 // raised first.
 func (i *injection) limit(pattern string, most int) (lift func() error, err error) {

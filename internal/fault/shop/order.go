@@ -58,10 +58,10 @@ type Order struct {
 	Looks  bool          // it is looked up once
 	LookIn time.Duration // after placing
 
-	bulk int // so many bytes more in the body
+	bulk int // bytes more in the body
 
 	Changes  [2]Change
-	Fails    int  // so many attempts to handle its message fail
+	Fails    int  // how many attempts to handle its message fail
 	Rejected bool // the next one rejects it
 }
 

@@ -61,7 +61,7 @@ func PlanOrder(seed uint64, n int) Order {
 	}
 	o.PayIn = time.Duration(rng.Int64N(int64(o.Delay + 500*time.Millisecond)))
 	if o.planChanges(rng); o.Way == WayNoID || o.Shares {
-		o.Changes = [2]Change{} // nobody knows by which ID to ask for it, or the other customer does
+		o.Changes = [2]Change{} // it is unknown by which ID to ask for it, or the other customer does
 	}
 	if rng.IntN(10) < 2 {
 		o.Fails = 1 + rng.IntN(2)

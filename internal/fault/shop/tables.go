@@ -52,7 +52,7 @@ func (at StoreAt) Furnish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The database's own account of what happened: nobody who closes an order
+	// The database's own account of what happened: no process that closes an order
 	// twice can leave this out.
 	return at.Query(func(db *sql.DB) error {
 		for _, statement := range ownTables[at.Name] {

@@ -5,7 +5,7 @@
 // environment variable [Variable], from the first call on. Everything that goes
 // by the monotonic clock stays right: [time.Since] and [time.Until] of a time
 // that Now has returned, timers, deadlines of contexts and connections. So does
-// the clock of a testing/synctest bubble, and whoever asks the system by a call
+// the clock of a testing/synctest bubble, and a library that asks the system by a call
 // of his own.
 package skew
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// operatorEvery is how often somebody looks into the unrouted queue.
+	// operatorEvery is how often the operator looks into the unrouted queue.
 	operatorEvery = 5 * time.Second
 	// replayWithin is what replaying may take.
 	replayWithin = time.Minute

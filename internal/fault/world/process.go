@@ -29,10 +29,10 @@ type Programs struct {
 type Host struct {
 	Ctx      context.Context // of the run; nothing starts again by itself after it
 	Programs Programs
-	Surprise func(what string) // is told what nobody has asked for
+	Surprise func(what string) // is told what no scenario has asked for
 }
 
-// Process is one of our own, which lives many times. Whoever breaks it holds
+// Process is one of our own, which lives many times. A scenario that breaks it holds
 // its name in the injector's locks; mu only keeps the supervisor out.
 type Process struct {
 	host *Host
@@ -116,7 +116,7 @@ func (p *Process) supervise(program *servers.Program, gone chan struct{}, t *rol
 // Kill is kill -9.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
-// Terminate asks the process to finish what it has in hand.
+// Terminate asks the process to finish what it has begun.
 func (p *Process) Terminate() error { return p.end(syscall.SIGTERM) }
 
 func (p *Process) end(sig syscall.Signal) error {

@@ -127,7 +127,7 @@ func (c *Container) attach() []testcontainers.ContainerCustomizer {
 		testcontainers.WithConfigModifier(func(made *container.Config) { made.Hostname = c.Name }),
 		testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
 			host.PortBindings = bindings
-			// The name of a member that is down is unknown at once: nobody else is asked.
+			// The name of a member that is down is unknown at once: no other server is asked.
 			host.DNS = []netip.Addr{here}
 			if len(c.networks) > 0 {
 				host.NetworkMode = container.NetworkMode(c.networks[0].name)

@@ -18,7 +18,7 @@ import (
 const mariaDBAccount = "nobody"
 
 // MariaDB is a private MariaDB server with the settings it comes with, a commit
-// is on disk, but for [mostClients].
+// is on disk, except [mostClients].
 type MariaDB struct {
 	lifecycle.Server
 	port int

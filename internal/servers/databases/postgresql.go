@@ -26,7 +26,7 @@ const postgreSQLDirs = "/usr/lib/postgresql/*/bin"
 const postgreSQLUser = "postgres"
 
 // PostgreSQL is a private PostgreSQL server with the settings it comes with, a
-// commit is on disk, but for [mostClients].
+// commit is on disk, except [mostClients].
 type PostgreSQL struct {
 	lifecycle.Server
 	port int

@@ -191,7 +191,7 @@ func (e Env) manage(ctx context.Context, method, path, body string) error {
 	return err
 }
 
-// deleteKeys removes the test's keys, and nobody else's.
+// deleteKeys removes the test's keys, and no others.
 func (e Env) deleteKeys(ctx context.Context) error {
 	client, err := NewRedisClient(e.RedisURL)
 	if err != nil {

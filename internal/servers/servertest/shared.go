@@ -85,7 +85,7 @@ func quieten() {
 }
 
 // start returns where the shared servers answer, and starts them before that
-// if nobody did.
+// if that was not done.
 func (s *sharedServers) start(ctx context.Context) (addresses, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,11 +80,11 @@ func (c *Commands) Run(ctx context.Context) {
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.config.DrainTimeout, end) })()
 	answers := broker.NewPool(c.config.Publish, answerChannels)
-	wary := false
+	probation := false
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := c.consume(ctx, work, answers, wary)
-		wary = err != nil && time.Since(began) < steady
+		err := c.consume(ctx, work, answers, probation)
+		probation = err != nil && time.Since(began) < steady
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -102,8 +102,8 @@ func (c *Commands) Run(ctx context.Context) {
 }
 
 // consume consumes over one channel until that or ctx ends, and returns nil with ctx, or where
-// there is no reason to be wary any more.
-func (c *Commands) consume(ctx, work context.Context, answers *broker.Pool, wary bool) error {
+// the probation is over.
+func (c *Commands) consume(ctx, work context.Context, answers *broker.Pool, probation bool) error {
 	queue := c.config.Topology.Command()
 	ch, err := c.config.Consume.Channel(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Commands) consume(ctx, work context.Context, answers *broker.Pool, wary
 	}()
 	window := prefetch
 	var calm <-chan time.Time
-	if wary {
+	if probation {
 		window, calm = 1, time.After(steady)
 	}
 	if err := ch.Qos(window, 0, false); err != nil {

@@ -125,19 +125,19 @@ func counted(n *atomic.Int64, err error) error {
 // by then is finished, for DrainTimeout at most: a message without an ID that is parked and
 // goes back to the inbox all the same comes twice.
 //
-// An intake that was cut short makes the next one wary. Each time is one more delivery for all
-// that are unacknowledged, which at the inbox's delivery limit go to quarantine. A wary intake
+// After an intake that was cut short the next one is on probation. Each time is one more delivery for all
+// that are unacknowledged, which at the inbox's delivery limit go to quarantine. On probation an intake
 // takes one message at a time: in a network that fails again and again, and beside a message
 // that ends the connection, only that one has a delivery more.
 func (i *Intake) Run(ctx context.Context) error {
 	work, end := i.drainContext(ctx)
 	defer end()
 	ready := broker.NewPool(i.config.Publish, readyChannels)
-	wary := false
+	probation := false
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := i.takeIn(ctx, work, ready, wary)
-		wary = err != nil && time.Since(began) < intakeSteady
+		err := i.takeIn(ctx, work, ready, probation)
+		probation = err != nil && time.Since(began) < intakeSteady
 		if err == nil {
 			continue
 		}
@@ -151,7 +151,7 @@ func (i *Intake) Run(ctx context.Context) error {
 		i.config.Repairs.Consider(err)
 		if text := err.Error(); text != i.interrupted { // an outage of hours is one line
 			i.interrupted = text
-			i.config.Logger.Warn("intake interrupted; it is tried again until it works", "error", err, "wary", wary)
+			i.config.Logger.Warn("intake interrupted; it is tried again until it works", "error", err, "probation", probation)
 		}
 		pause(ctx, retryPause)
 	}
@@ -179,9 +179,9 @@ func (i *Intake) drainContext(ctx context.Context) (context.Context, context.Can
 }
 
 // takeIn consumes over one channel until it ends, and then waits for what is in
-// hand. It returns nil where there is no reason to be wary any more, and with ctx: then
+// hand. It returns nil where the probation is over, and with ctx: then
 // it consumes no more, and finishes within work what it was given.
-func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool) error {
+func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, probation bool) error {
 	ch, err := i.config.Consume.Channel(ctx)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 	}()
 	prefetch := intakePrefetch
 	var calm <-chan time.Time
-	if wary {
+	if probation {
 		prefetch, calm = 1, time.After(intakeSteady)
 	}
 	if err := ch.Qos(prefetch, 0, false); err != nil {
@@ -222,7 +222,7 @@ func (i *Intake) takeIn(ctx, work context.Context, ready *broker.Pool, wary bool
 	defer drop()
 	take := func(d *amqp.Delivery) { i.takeInOne(ctx, work, ready, acks, d) }
 	defer context.AfterFunc(ctx, func() { q.cancel(tag) })() // which ends the deliveries
-	for harmless := 0; !wary || harmless < intakePrefetch; harmless++ {
+	for harmless := 0; !probation || harmless < intakePrefetch; harmless++ {
 		select {
 		case <-calm:
 			hands.Wait()

@@ -116,7 +116,7 @@ func (p *pruning) deleted(kind, name, details string) {
 	p.changes = append(p.changes, Change{ActionDelete, kind, name, details})
 }
 
-// do changes something on the broker, but for a dry run.
+// do changes something on the broker, except in a dry run.
 func (p *pruning) do(ctx context.Context, change func(*amqp.Channel) error) error {
 	if p.DryRun {
 		return nil

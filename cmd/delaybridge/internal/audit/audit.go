@@ -46,7 +46,7 @@ erase, there is one more, which says begun.`,
 	since := cmd.Flags().String("since", "", "first instant, such as 2030-01-01T08:00:00Z, or how long ago, such as 1d")
 	cmd.Flags().StringVar(&f.Action, "action", "", "only this one: "+strings.Join(Actions(), ", "))
 	cmd.Flags().StringVar(&f.ID, "id", "", "only records that name this ID")
-	cmd.Flags().IntVar(&f.Limit, "limit", 0, "the last so many records (default: no limit)")
+	cmd.Flags().IntVar(&f.Limit, "limit", 0, "how many of the last records (default: no limit)")
 	cmd.Flags().BoolVar(&f.Follow, "follow", false, "go on with what is recorded from now on, until interrupted; prints jsonl unless -o says table")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -72,7 +72,7 @@ func (s *Service) Listen(ctx context.Context, log *slog.Logger) error {
 	case wrong || unknown:
 		return cli.Usage(fmt.Errorf("--metrics-addr: %w", err))
 	case err != nil:
-		return fmt.Errorf("--metrics-addr: %w; choose an address of this machine, and a port that nobody has", err)
+		return fmt.Errorf("--metrics-addr: %w; choose an address of this machine, and a port that is free", err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ and whenever one is deleted. A user without the configure permission needs
 	flags.StringVar(&c.Name, "name", "", "name of this bridge in logs and in the management UI (default: the host's name)")
 	cli.DurationFlag(flags, &c.Lease, "lease", defaults.Lease, "how long a silent bridge keeps its shards")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", defaults.MaxInFlight, "messages per shard that may be claimed and not yet settled")
-	cli.DurationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.BridgeDrainTimeout, "how long to finish work in hand when stopped")
+	cli.DurationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.BridgeDrainTimeout, "how long to finish what has begun when stopped")
 	flags.BoolVar(&c.Adopt, "adopt", false, "take over a prefix in Redis that belongs to another virtual host or cluster: for an installation that has moved; stop its bridges first")
 	cli.DurationFlag(flags, &c.BrokerClockWithin, "broker-clock-within", 0, "how far the clocks of RabbitMQ's nodes and of Redis may differ, where each node sets the header timestamp_in_ms: a delay then begins when the broker takes a message, not when a bridge does; 0 leaves the header alone")
 	flags.IntVar(&c.KeepUnrouted, "keep-unrouted", 0, "messages that the unrouted queue keeps; the oldest of more are removed, each with a line in the log; 0 keeps all")

@@ -45,9 +45,9 @@ again with the same ID, does not run the command again once that has succeeded.
 
 A message that cannot be handled for now is tried again after a pause, which grows
 from attempt to attempt, and then goes to quarantine. Meanwhile it waits in Redis, and
-a bridge brings it back to this queue; without Redis it waits in hand.
+a bridge brings it back to this queue; without Redis this process holds it.
 
-On SIGINT or SIGTERM it finishes the message in hand, leaves the rest in the
+On SIGINT or SIGTERM it finishes the message it handles, leaves the rest in the
 queue and exits with 0, or with 130 where --count was not reached.`,
 		Example: `  delaybridge consume --queue closing --bind order.unpaid --orders orders.db
   delaybridge consume --queue closing --bind order.unpaid --exec ./close-order.sh --once
@@ -73,8 +73,8 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	cli.DurationFlag(flags, &run.timeout, "exec-timeout", 0, "end a command that takes longer, which is then tried again (default: never)")
 	flags.BoolVar(&once, "once", false, "with --exec: remember in Redis for a week which messages the command has succeeded with")
 	cli.DurationFlag(flags, &timeout, "timeout", 0, "end after so long, in failure where --count was not reached (default: never)")
-	flags.IntVar(&count, "count", 0, "end after so many messages, not counting those that are dropped (default: when interrupted)")
-	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and keep retries in hand")
+	flags.IntVar(&count, "count", 0, "end after this many messages, not counting those that are dropped (default: when interrupted)")
+	flags.BoolVar(&withoutRedis, "without-redis", false, "take whatever comes, also what was cancelled or rescheduled on its way, and hold retries in this process")
 	flags.IntVar(&c.Concurrency, "concurrency", 1, "how many messages to handle at a time; with 1 the printed order is the queue's")
 	flags.IntVar(&c.Prefetch, "prefetch", 0, fmt.Sprintf("how many messages may be unacknowledged (default: %d, or twice the concurrency if that is more; with --count the concurrency)", defaults.Prefetch))
 	cli.DurationFlag(flags, &c.ConsumerTimeout, "consumer-timeout", defaults.ConsumerTimeout, "the broker's consumer_timeout; what is not handled is given back before")
@@ -86,7 +86,7 @@ queue and exits with 0, or with 130 where --count was not reached.`,
 	flags.Float64Var(&c.Retry.Factor, "retry-factor", defaults.RetryFactor, "by what the pause grows from attempt to attempt")
 	cli.DurationFlag(flags, &c.Retry.Cap, "retry-cap", defaults.RetryCap, fmt.Sprintf("the longest pause; without Redis the default is %v", consumer.Retry{}.Held().Cap))
 	flags.Float64Var(&c.Retry.Jitter, "retry-jitter", defaults.RetryJitter, "the share of a pause that is left to chance, up to 1")
-	cli.DurationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.ConsumerDrainTimeout, "how long to finish the message in hand when stopped")
+	cli.DurationFlag(flags, &c.DrainTimeout, "drain-timeout", defaults.ConsumerDrainTimeout, "how long to finish the message that it handles when stopped")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSONL)
 	a.FromSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -153,7 +153,7 @@ type listedStock struct {
 
 func (s *shop) stockCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "stock [--add SKU=N]...", Short: "List the stock, after adding to it", Args: cli.UsageArgs(cobra.NoArgs)}
-	add := cmd.Flags().StringToInt("add", nil, "add so many pieces of this SKU; may be repeated")
+	add := cmd.Flags().StringToInt("add", nil, "add this many pieces of this SKU; may be repeated")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for sku, n := range *add {

@@ -56,7 +56,7 @@ On SIGINT or SIGTERM the relay finishes what it is sending, and exits with 0.`,
 	flags.IntVar(&r.config.Workers, "workers", d.Workers, "how many batches to send at a time; each takes a connection to the database")
 	listFailed := flags.Bool("list-failed", false, "print the rows that were set aside, and exit")
 	retryFailed := flags.Bool("retry-failed", false, "have rows sent again that were set aside, and exit")
-	limit := flags.Int("limit", failedMost, "with --list-failed: at most so many rows")
+	limit := flags.Int("limit", failedMost, "with --list-failed: at most this many rows")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		settings, err := a.Settings.Config()

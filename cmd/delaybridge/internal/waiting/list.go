@@ -45,7 +45,7 @@ WHEN is an instant, such as 2030-01-01T08:00:00Z, or a duration from now, such a
 	flags.StringVar(&filter.RoutingKey, "key", "", "list messages with this routing key")
 	flags.StringVar(&filter.IDPrefix, "id-prefix", "", "list messages whose IDs begin so")
 	flags.StringVar(&state, "state", "", "list messages that are parked, promoting or in-lane")
-	flags.IntVar(&limit, "limit", 0, "end after so many messages (default: all)")
+	flags.IntVar(&limit, "limit", 0, "end after this many messages (default: all)")
 	format := cli.OutputFlag(cmd, cli.FormatTable, cli.FormatJSON, cli.FormatJSONL)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error

@@ -24,7 +24,7 @@ import (
 func newQuarantineCommand(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "quarantine",
-		Short: "List, show, replay and purge the messages that nobody could process",
+		Short: "List, show, replay and purge the messages that no consumer could process",
 		Long: `Works on the messages in quarantine: those that a handler has rejected or failed
 to handle too often, those that kill their consumer again and again, and those that
 the bridge cannot read. Name them by ID, or choose them by flags, all of which have
@@ -93,7 +93,7 @@ func newQuarantineReplayCommand(a *cli.App) *cobra.Command {
 		Short: "Have messages handled again, and take them out once the broker has confirmed that",
 		Long: `Sends messages to the queue they come from, and to no other, or with --to ready to
 the ready exchange, and so to every queue that is bound for their routing key. What
-comes from no queue goes there in any case, but for what expired in the inbox while no
+comes from no queue goes there in any case, except what expired in the inbox while no
 bridge was there: that is delayed again. Attempts count anew; the history stays.
 
 A message leaves quarantine once the broker has confirmed its copy. If this is killed
@@ -187,7 +187,7 @@ func newQuarantineChoice(cmd *cobra.Command, must bool) *quarantineChoice {
 	flags.StringVar(&c.filter.Error, "error", "", "messages with this text in their error")
 	flags.StringVar(&c.since, "since", "", "in quarantine since this instant or later, such as 2030-01-01T08:00:00Z, or not longer than this, such as 1h")
 	flags.StringVar(&c.until, "until", "", "in quarantine before this instant, or for longer than this")
-	flags.IntVar(&c.limit, "limit", 0, "at most so many messages (default: no limit)")
+	flags.IntVar(&c.limit, "limit", 0, "at most this many messages (default: no limit)")
 	if must {
 		flags.BoolVar(&c.all, "all", false, "all messages")
 	}
@@ -307,7 +307,7 @@ func inQuarantine(ctx context.Context, a *cli.App, choice *quarantineChoice, ids
 		return err
 	}
 	if choice.n == 0 {
-		fmt.Fprintln(a.Err, "no message in quarantine is meant by that")
+		fmt.Fprintln(a.Err, "no message in quarantine matches")
 	}
 	return nil
 }

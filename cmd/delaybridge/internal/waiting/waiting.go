@@ -1,6 +1,6 @@
 // Package waiting has the commands for messages that have not come out yet, or could not be
 // handled: get and list show them, cancel, reschedule and erase change them, and quarantine has
-// those that nobody could process.
+// those that no consumer could process.
 package waiting
 
 import (

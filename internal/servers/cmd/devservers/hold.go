@@ -16,7 +16,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/servers"
 )
 
-// bridgeGrace is how long the bridge may take to finish the work in hand.
+// bridgeGrace is how long the bridge may take to finish what it has begun.
 const bridgeGrace = 30 * time.Second
 
 func newHold() *cobra.Command {

@@ -110,7 +110,7 @@ func CheckPrintable(t *testing.T, name, text string) {
 func checkLines(t *testing.T, name, text, tame string) {
 	t.Helper()
 	if strings.Count(text, "\n") != strings.Count(tame, "\n") {
-		t.Errorf("%s prints so many lines only because of the text:\n%s\nwithout it:\n%s", name, text, tame)
+		t.Errorf("%s prints this many lines only because of the text:\n%s\nwithout it:\n%s", name, text, tame)
 	}
 }
 
