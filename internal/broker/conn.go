@@ -143,6 +143,25 @@ func (c *Conn) Run(ctx context.Context) error {
 	return err
 }
 
+// Start runs the connection beside its caller, for as long as a command or a check takes: Channel returns the error
+// that Run would. The function it returns ends that, and waits until the connection is closed, for within at most,
+// since a queue that does not answer keeps a channel open.
+func (c *Conn) Start(ctx context.Context, within time.Duration) (stop func()) {
+	running, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(running)
+	}()
+	return func() {
+		end()
+		select {
+		case <-ended:
+		case <-time.After(within):
+		}
+	}
+}
+
 func (c *Conn) supervise(ctx context.Context) error {
 	log := c.config.Logger.With("connection", c.config.Name, "url", Redact(c.config.URL))
 	wait := backoff.NewExponentialBackOff()

@@ -89,19 +89,7 @@ func Examine(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	x := &examination{Config: c, conn: conn}
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = conn.Run(running) // Channel returns the same error
-	}()
-	defer func() {
-		stop()
-		select {
-		case <-ended:
-		case <-time.After(leaveWithin): // a queue that does not answer keeps a channel open
-		}
-	}()
+	defer conn.Start(ctx, leaveWithin)()
 	r := x.examine(ctx)
 	return r, ctx.Err()
 }

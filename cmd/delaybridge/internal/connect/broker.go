@@ -33,25 +33,13 @@ func WithBrokerAs(ctx context.Context, a *cli.App, c cli.Config, name, about str
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = conn.Run(running) // Channel returns the same error
-	}()
-	defer func() {
-		stop()
-		select {
-		case <-ended:
-		case <-time.After(closeWithin): // a queue that does not answer keeps a channel open
-		}
-	}()
+	defer conn.Start(context.WithoutCancel(ctx), closeWithin)()
 	first, err := conn.Channel(ctx) // waits for the connection
 	if err != nil {
 		return err
 	}
 	_ = first.Close()
-	return work(ctx, channels{running, conn})
+	return work(ctx, channels{context.WithoutCancel(ctx), conn})
 }
 
 // channels opens channels on a supervised connection.
