@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -70,7 +71,7 @@ func (s *session) arrive(h *unsettled.Delivery, o *Observation) Outcome {
 		case s.intake.Err() != nil || h.Wanted.Err() != nil:
 			return Returned
 		}
-		if !sleep(h.Wanted, wait.Failed(s.log, o.Message.ID, err)) {
+		if !sleep.For(h.Wanted, wait.Failed(s.log, o.Message.ID, err)) {
 			return Returned
 		}
 	}

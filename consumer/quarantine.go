@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/topology"
@@ -47,7 +48,7 @@ func (s *session) quarantine(h *unsettled.Delivery, o *Observation) Outcome {
 		}
 		pause := wait.NextBackOff()
 		log.Warn("cannot quarantine a message; it stays unacknowledged", "reason", err, "retry_in", pause)
-		if !sleep(h.Wanted, pause) {
+		if !sleep.For(h.Wanted, pause) {
 			return Returned
 		}
 	}

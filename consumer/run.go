@@ -10,6 +10,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/consumer/internal/unsettled"
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 const (
@@ -106,7 +107,7 @@ func (r *run) consume(ctx context.Context) {
 			said = reason
 			r.log.Warn("consuming was interrupted; it is tried again until it works", "error", err, "retry_in", pause)
 		}
-		sleep(ctx, pause)
+		sleep.For(ctx, pause)
 	}
 }
 
@@ -130,17 +131,5 @@ func (r *run) awaitHandlers() error {
 		return nil
 	case <-time.After(drainGrace):
 		return fmt.Errorf("consumer of %q: %d %w", r.config.Queue, len(r.slots), ErrNotDrained)
-	}
-}
-
-// sleep waits for d, and returns false where a context ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

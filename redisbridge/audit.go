@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/commands"
 )
@@ -145,7 +146,7 @@ func (p *Park) AuditLog(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecor
 				return
 			}
 			position, f.Limit = last, 0
-			pause(ctx, auditEvery)
+			sleep.For(ctx, auditEvery)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/defaults"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/commands"
@@ -294,7 +295,7 @@ func (b *Bridge) deliver(ctx context.Context) error {
 // group.
 func (b *Bridge) sweepGroups(ctx context.Context) {
 	for {
-		pause(ctx, b.config.RepairEvery)
+		sleep.For(ctx, b.config.RepairEvery)
 		if ctx.Err() != nil {
 			return
 		}
@@ -328,21 +329,11 @@ func (b *Bridge) awaitRedis(ctx context.Context) error {
 			return fmt.Errorf("%w: waited %v", err, b.config.StartWithin)
 		}
 		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
-		pause(ctx, retryPause)
+		sleep.For(ctx, retryPause)
 	}
 }
 
 const retryPause = 500 * time.Millisecond
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
 
 // lost notes down in Redis, for all who look, that what this bridge had there is gone, and
 // puts the layout back. The first of several notes stays.
@@ -384,7 +375,7 @@ func (b *Bridge) awaitOwner(ctx context.Context) (store.Owner, error) {
 			return me, err
 		}
 		b.log.Warn("Redis is not ready", "error", err, "retry_in", retryPause)
-		pause(ctx, retryPause)
+		sleep.For(ctx, retryPause)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/defaults"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/installation"
@@ -206,7 +207,7 @@ func (p *Park) Delay(ctx context.Context, m *message.Message, d time.Duration) e
 		ticket, err := p.parkAs(ctx, &retry, message.After(wait), begin)
 		switch {
 		case errors.Is(err, ErrUnconfirmed) && ctx.Err() == nil:
-			pause(ctx, retryPause) // and again under the same key, under which it is parked once
+			sleep.For(ctx, retryPause) // and again under the same key, under which it is parked once
 		case err != nil:
 			return err
 		case ticket.Parking == message.Overdue: // over before it was Redis' turn; nothing was stored

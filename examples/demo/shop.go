@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/consumer"
 	"github.com/delaybridge/delaybridge/consumer/orders"
 	"github.com/delaybridge/delaybridge/consumer/orders/sqlite"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
 )
@@ -39,7 +40,7 @@ func (s *shop) open(ctx context.Context, customers []planned) error {
 	var visits errgroup.Group
 	for i, c := range customers {
 		visits.Go(func() error {
-			if !sleep(ctx, time.Duration(i)*between) {
+			if !sleep.For(ctx, time.Duration(i)*between) {
 				return ctx.Err()
 			}
 			return s.serve(ctx, c)
@@ -75,7 +76,7 @@ func (s *shop) serve(ctx context.Context, c planned) error {
 	if c.pays == 0 {
 		return nil
 	}
-	if !sleep(ctx, time.Until(placed.Add(c.pays))) {
+	if !sleep.For(ctx, time.Until(placed.Add(c.pays))) {
 		return ctx.Err()
 	}
 	switch err := s.store.Pay(ctx, id); {
@@ -106,15 +107,4 @@ func (s *shop) observe(o consumer.Observation) {
 	outcome := s.outcomes[id][0]
 	s.outcomes[id] = s.outcomes[id][1:]
 	s.ledger.wasDelivered(id, delivered{at: o.Message.Journey.Due.Add(o.Lateness), lateness: o.Lateness, outcome: outcome})
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/scenarios"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // stagehand performs one part of a run.
@@ -121,7 +122,7 @@ func (s *stagehand) play(ctx context.Context, in *scenarios.Injector, n int, a *
 	}
 	hands.Wait()
 	if a.hands == 0 {
-		world.Pause(ctx, time.Until(end))
+		sleep.For(ctx, time.Until(end))
 	}
 	return errors.Join(failed...)
 }

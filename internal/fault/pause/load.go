@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/world"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -35,7 +35,7 @@ func (m *lab) load(ctx context.Context, name string, d, shortest, longest time.D
 	var hands sync.WaitGroup
 	room := make(chan struct{}, 4*rate)
 	for i := range all {
-		world.Pause(ctx, time.Until(began.Add(time.Duration(i)*time.Second/rate)))
+		sleep.For(ctx, time.Until(began.Add(time.Duration(i)*time.Second/rate)))
 		if ctx.Err() != nil || failed.Load() != nil {
 			break
 		}
@@ -84,7 +84,7 @@ func (m *lab) await(ctx context.Context, all []sent) {
 		if n != last || time.Now().Before(latest) { // what is not due yet is no reason to give up
 			last, changed = n, time.Now()
 		}
-		world.Pause(ctx, 200*time.Millisecond)
+		sleep.For(ctx, 200*time.Millisecond)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/delaybridge/delaybridge/internal/fault/world"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 )
 
@@ -56,7 +56,7 @@ func Measure(ctx context.Context, out, progress io.Writer) (good bool, err error
 	fmt.Fprintf(progress, "pause: %v of load, undisturbed\n", publishFor)
 	undisturbed, err := m.measureWithinLead(ctx, "calm", func(ctx context.Context, d time.Duration) (from, to time.Time, err error) {
 		from = time.Now()
-		world.Pause(ctx, d)
+		sleep.For(ctx, d)
 		return from, time.Now(), nil
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (m *lab) still(ctx context.Context, d time.Duration) (from, to time.Time, e
 	for _, p := range m.processes {
 		err = errors.Join(err, p.Stop())
 	}
-	world.Pause(ctx, d)
+	sleep.For(ctx, d)
 	to = time.Now()
 	for _, p := range m.processes {
 		err = errors.Join(err, p.Continue())
@@ -127,7 +127,7 @@ func (m *lab) measureWithinLead(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		world.Pause(ctx, pauseAt)
+		sleep.For(ctx, pauseAt)
 		from, to, stopped = still(ctx, pauseFor)
 	}()
 	all, err := m.load(ctx, name, publishFor, shortestDelay, longestDelay)

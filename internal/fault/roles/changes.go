@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
 )
@@ -25,14 +26,14 @@ func (c *customers) changeMind(ctx context.Context, o *shop.Order, placed time.T
 		if planned.Does == "" {
 			return
 		}
-		pause(ctx, time.Until(placed.Add(planned.In)))
+		sleep.For(ctx, time.Until(placed.Add(planned.In)))
 		instant := history.After(history.Now(), planned.To)
 		wait := 100 * time.Millisecond
 		for range changeTries {
 			if ctx.Err() != nil || c.change(ctx, o, &planned, instant) {
 				break
 			}
-			pause(ctx, wait)
+			sleep.For(ctx, wait)
 			wait = min(2*wait, time.Second)
 		}
 	}
@@ -111,7 +112,7 @@ func (c *customers) look(ctx context.Context, o *shop.Order) {
 func (c *customers) keepListing(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.list(ctx)
-		pause(ctx, listEvery)
+		sleep.For(ctx, listEvery)
 	}
 }
 

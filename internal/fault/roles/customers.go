@@ -9,6 +9,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/producer"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -138,7 +139,7 @@ func (c *customers) open(ctx context.Context) {
 	next := int(time.Duration(history.Now()-c.Began)*time.Microsecond/every) + 1
 	for ctx.Err() == nil {
 		at := c.Began + int64(next)*every.Microseconds()
-		pause(ctx, time.Duration(at-history.Now())*time.Microsecond)
+		sleep.For(ctx, time.Duration(at-history.Now())*time.Microsecond)
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done():

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // countedOver is the time of which a process notes down the least number of goroutines.
@@ -25,7 +27,7 @@ func (p *player) count(ctx context.Context) {
 	for {
 		least := runtime.NumGoroutine()
 		for range looks {
-			pause(ctx, countedOver/looks)
+			sleep.For(ctx, countedOver/looks)
 			least = min(least, runtime.NumGoroutine())
 		}
 		if ctx.Err() != nil {

@@ -1,12 +1,10 @@
 package roles
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -59,14 +57,4 @@ func (p *player) step(name string) {
 		sig = syscall.SIGSTOP
 	}
 	_ = syscall.Kill(os.Getpid(), sig)
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge"
@@ -59,7 +60,7 @@ func (p *player) stranger(ctx context.Context) error {
 		attempt, cancel := context.WithTimeout(ctx, PublishPatience)
 		_ = publisher.Publish(attempt, out, func(error) {}) // no rule needs to know whether it was confirmed
 		cancel()
-		pause(ctx, 100*time.Millisecond)
+		sleep.For(ctx, 100*time.Millisecond)
 	}
 	hangUp()
 	return <-ended

@@ -13,6 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/producer"
@@ -35,13 +36,13 @@ func (c *customers) serve(ctx context.Context, o *shop.Order) {
 	besides.Go(func() { c.changeMind(ctx, o, placed) })
 	if o.Looks {
 		besides.Go(func() {
-			pause(ctx, time.Until(placed.Add(o.LookIn)))
+			sleep.For(ctx, time.Until(placed.Add(o.LookIn)))
 			c.look(ctx, o)
 		})
 	}
 	if o.Pays {
 		besides.Go(func() {
-			pause(ctx, time.Until(placed.Add(o.PayIn)))
+			sleep.For(ctx, time.Until(placed.Add(o.PayIn)))
 			c.pay(ctx, o)
 		})
 	}
@@ -55,10 +56,10 @@ func (c *customers) serve(ctx context.Context, o *shop.Order) {
 		if err == nil || errors.Is(err, broker.ErrUnconfirmed) && !o.Insists {
 			break
 		}
-		pause(ctx, wait)
+		sleep.For(ctx, wait)
 	}
 	if o.Repeats {
-		pause(ctx, o.RepeatIn)
+		sleep.For(ctx, o.RepeatIn)
 		_ = c.attempt(ctx, o, instant) // which is noted down
 	}
 	besides.Wait()
@@ -71,7 +72,7 @@ func (c *customers) place(ctx context.Context, o *shop.Order, placed history.Eve
 		c.note(placed)
 	}
 	for c.tryToPlace(ctx, o) != nil {
-		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+		if sleep.For(ctx, 100*time.Millisecond); ctx.Err() != nil {
 			return false
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -42,7 +43,7 @@ func (i *injection) applyAndBind(t *topology.Topology) error {
 	if err := i.Apply(t); err != nil {
 		return err
 	}
-	world.Pause(i.ctx, world.SettleIn)
+	sleep.For(i.ctx, world.SettleIn)
 	if !t.HasEntry(shop.AddedEntry().Name) {
 		return nil
 	}

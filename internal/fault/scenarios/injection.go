@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // injection is one use of a scenario.
@@ -35,7 +36,7 @@ func (i *injection) breaksAs(e history.Event) (mended func()) {
 }
 
 // hold leaves things as they are for a while.
-func (i *injection) hold(least, most time.Duration) { world.Pause(i.ctx, i.between(least, most)) }
+func (i *injection) hold(least, most time.Duration) { sleep.For(i.ctx, i.between(least, most)) }
 
 func (i *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(i.rng.Int64N(int64(most-least)+1))
@@ -55,7 +56,7 @@ func (i *injection) oneConsumer() *world.Process {
 
 // until polls a condition, for no longer than patience.
 func (i *injection) until(patience time.Duration, done func() bool) bool {
-	for began := time.Now(); i.ctx.Err() == nil; world.Pause(i.ctx, 20*time.Millisecond) {
+	for began := time.Now(); i.ctx.Err() == nil; sleep.For(i.ctx, 20*time.Millisecond) {
 		if done() {
 			return true
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
 	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/quarantine"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 const (
@@ -107,7 +108,7 @@ func (i *injection) silenceTarget() error {
 
 // awaitCalm waits until the run has caught up with what was broken before.
 func (i *injection) awaitCalm() bool {
-	for began := time.Now(); !i.calm(); world.Pause(i.ctx, time.Second) {
+	for began := time.Now(); !i.calm(); sleep.For(i.ctx, time.Second) {
 		if time.Since(began) > calmWithin || i.ctx.Err() != nil {
 			i.Surprise(fmt.Sprintf("orders are overdue, though nothing was broken for %v", calmWithin))
 			return false

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
-	"github.com/delaybridge/delaybridge/internal/fault/world"
 	"github.com/delaybridge/delaybridge/internal/servers"
 	"github.com/delaybridge/delaybridge/internal/servers/redisserver"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 func redisScenarios() []Scenario {
@@ -100,7 +100,7 @@ func (i *injection) sees(ctx context.Context, kind string) bool {
 		if err != nil && strings.Contains(err.Error(), kind) {
 			return true
 		}
-		world.Pause(ctx, 5*time.Millisecond)
+		sleep.For(ctx, 5*time.Millisecond)
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/fault/history"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // compareGoroutines starts the processes anew, and returns how many goroutines each had and
@@ -37,7 +38,7 @@ func (w *World) compareGoroutines(ctx context.Context) (all []history.Process, e
 			if time.Now().After(deadline) {
 				return nil, fmt.Errorf("%s has not come to rest within %v of its start", all[i].Name, startWithin)
 			}
-			Pause(ctx, 200*time.Millisecond)
+			sleep.For(ctx, 200*time.Millisecond)
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}

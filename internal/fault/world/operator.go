@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/quarantine"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -90,7 +91,7 @@ func (w *World) Operate(ctx context.Context) (leave func()) {
 	var operator sync.WaitGroup
 	operator.Go(func() {
 		for ctx.Err() == nil {
-			Pause(ctx, operatorEvery)
+			sleep.For(ctx, operatorEvery)
 			// What is away now is there at another time.
 			_ = w.ClearUnrouted()
 			_ = w.Replay(ctx, AtLimit())

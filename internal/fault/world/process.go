@@ -14,6 +14,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/skew"
 	"github.com/delaybridge/delaybridge/internal/servers"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // drainWithin is what a process gets to end by itself.
@@ -105,7 +106,7 @@ func (p *Process) supervise(program *servers.Program, gone chan struct{}, t *rol
 		return
 	}
 	p.host.Surprise(fmt.Sprintf("%s/%d ended by itself: %v; see %s", p.role.Name, p.role.Life, err, p.logFile()))
-	Pause(p.host.Ctx, 500*time.Millisecond)
+	sleep.For(p.host.Ctx, 500*time.Millisecond)
 	if p.host.Ctx.Err() == nil {
 		if err := p.startLocked(nil); err != nil {
 			p.host.Surprise(err.Error())
@@ -203,14 +204,4 @@ func (p *Process) goroutines() ([]int, error) {
 	r := p.role
 	p.mu.Unlock()
 	return r.Goroutines()
-}
-
-// Pause waits for d or the end of ctx.
-func Pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

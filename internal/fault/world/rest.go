@@ -10,6 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/checker"
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // restWithin is how long the last orders may take after everything is mended,
@@ -34,7 +35,7 @@ func (w *World) Rest(ctx context.Context) (*history.Final, error) {
 		if !came {
 			break
 		}
-		Pause(ctx, shop.LongestOrder+2*time.Second)
+		sleep.For(ctx, shop.LongestOrder+2*time.Second)
 		left, err := w.underway()
 		if err != nil {
 			return nil, err
@@ -65,7 +66,7 @@ func (w *World) Rest(ctx context.Context) (*history.Final, error) {
 // awaitLast waits until no order is under way that must come to its end, and says whether that
 // is so.
 func (w *World) awaitLast(ctx context.Context) (bool, error) {
-	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; Pause(ctx, time.Second) {
+	for began, before := time.Now(), -1; time.Since(began) < restWithin && ctx.Err() == nil; sleep.For(ctx, time.Second) {
 		if err := w.ClearUnrouted(); err != nil {
 			return false, err
 		}

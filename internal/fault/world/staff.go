@@ -10,6 +10,7 @@ import (
 	"github.com/delaybridge/delaybridge/internal/fault/history"
 	"github.com/delaybridge/delaybridge/internal/fault/roles"
 	"github.com/delaybridge/delaybridge/internal/fault/shop"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // lease is that of the bridges.
@@ -79,7 +80,7 @@ func (w *World) Populate(rate float64, duration time.Duration) error {
 			return err
 		}
 	}
-	Pause(w.ctx, SettleIn)
+	sleep.For(w.ctx, SettleIn)
 	if err := w.BindEntry(); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (w *World) customers() []string {
 // does so for the default one alone.
 func (w *World) BindEntry() error {
 	var err error
-	for began := time.Now(); time.Since(began) < startWithin && w.ctx.Err() == nil; Pause(w.ctx, 100*time.Millisecond) {
+	for began := time.Now(); time.Since(began) < startWithin && w.ctx.Err() == nil; sleep.For(w.ctx, 100*time.Millisecond) {
 		err = w.WithChannel(func(ch *amqp.Channel) error {
 			exchange := w.Topology.ReadyExchangeOf(shop.TrackedEntry().Name)
 			return errors.Join(ch.QueueBind(shop.Queue, shop.ClosingKey, exchange, false, nil), ch.QueueBind(shop.Queue, shop.MailKey, exchange, false, nil),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/top"
 	"github.com/delaybridge/delaybridge/redisbridge"
 	"github.com/delaybridge/delaybridge/topology"
@@ -155,7 +156,7 @@ func (s *Sampler) watch(ctx context.Context, of source, send func(top.Look)) err
 		}
 		first = first && l.Err != nil
 		send(l)
-		pause(ctx, of.every) // from the answer on: who is slow is asked less often
+		sleep.For(ctx, of.every) // from the answer on: who is slow is asked less often
 		s.awaitResumed(ctx)
 	}
 	return nil
@@ -241,13 +242,4 @@ func (s *Sampler) lookAtManagement(ctx context.Context, l *top.Look) (err error)
 	}
 	l.Overrides, err = s.config.Topology.Overrides(ctx, s.config.Management)
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

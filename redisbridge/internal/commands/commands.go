@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/upkeep"
@@ -97,7 +98,7 @@ func (c *Commands) Run(ctx context.Context) {
 		if errors.Is(err, broker.ErrForbidden) {
 			wait = c.config.RepairEvery
 		}
-		pause(ctx, wait)
+		sleep.For(ctx, wait)
 	}
 }
 
@@ -196,7 +197,7 @@ func (c *Commands) carryOut(ctx, work context.Context, answers *broker.Pool, d *
 			return
 		}
 		c.stays(err)
-		pause(work, retryPause)
+		sleep.For(work, retryPause)
 	}
 }
 
@@ -261,7 +262,7 @@ func (c *Commands) refuse(ctx, work context.Context, answers *broker.Pool, d *am
 			return false
 		}
 		c.stays(err)
-		pause(work, retryPause)
+		sleep.For(work, retryPause)
 	}
 }
 
@@ -292,15 +293,5 @@ func (c *Commands) publish(ctx context.Context, p *broker.Pool, out broker.Outgo
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

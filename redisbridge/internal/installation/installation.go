@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/topology"
 )
@@ -86,7 +87,7 @@ func (k *Keeper) Await(ctx context.Context) {
 func (k *Keeper) awaitChange(ctx context.Context) {
 	before, err := k.config.Store.Installation(ctx)
 	for ctx.Err() == nil {
-		pause(ctx, pollEvery)
+		sleep.For(ctx, pollEvery)
 		now, lost := k.config.Store.Installation(ctx)
 		if lost == nil && (err != nil || now != before) {
 			return
@@ -288,16 +289,14 @@ func (r *records) replace(ctx context.Context, next store.Installation) error {
 // publishers park also while the broker is away.
 func Known(ctx context.Context, amqpURL string, t *topology.Topology) bool {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
 	conn, err := broker.New(broker.Config{
 		URL: amqpURL, Name: "delaybridge installation", About: "Redis knows no installation. A publisher looks whether RabbitMQ does.",
 	})
 	if err != nil {
-		cancel()
 		return false // a connection that is needed says why
 	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = conn.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
+	defer conn.Start(ctx, askWithin)()
 	ch, err := conn.Channel(ctx)
 	if err != nil {
 		return false
@@ -336,14 +335,4 @@ func Adopt(ctx context.Context, s *store.Store, conn *broker.Conn, t *topology.T
 		return here, err
 	}
 	return after, s.Adopt(ctx, after, owner)
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/wire"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
@@ -153,7 +154,7 @@ func (i *Intake) Run(ctx context.Context) error {
 			i.interrupted = text
 			i.config.Logger.Warn("intake interrupted; it is tried again until it works", "error", err, "probation", probation)
 		}
-		pause(ctx, retryPause)
+		sleep.For(ctx, retryPause)
 	}
 	return nil
 }
@@ -351,7 +352,7 @@ func (i *Intake) takeInOne(ctx, work context.Context, ready *broker.Pool, acks *
 			return
 		}
 		i.stays(e.id, err)
-		pause(work, retryPause)
+		sleep.For(work, retryPause)
 	}
 }
 
@@ -369,14 +370,4 @@ func (i *Intake) stays(id string, err error) {
 		is = health.RedisFull
 	}
 	i.config.Conditions.Begin(is, err.Error(), "id", id)
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 )
@@ -181,7 +182,7 @@ func (s *shard) retryUntilStored(ctx context.Context, do func() error, n int) bo
 			return true
 		}
 		s.p.config.Logger.Warn("cannot settle for now", "shard", s.name, "messages", n, "error", err)
-		pause(ctx, retryPause)
+		sleep.For(ctx, retryPause)
 	}
 	return false
 }

@@ -3,6 +3,8 @@ package promote
 import (
 	"context"
 	"time"
+
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 const (
@@ -27,7 +29,7 @@ func (s *shard) moveAll(ctx context.Context) {
 			continue
 		}
 		if !s.mine.Load() {
-			pause(ctx, movePause)
+			sleep.For(ctx, movePause)
 			continue
 		}
 		s.p.moving.Lock()
@@ -39,13 +41,13 @@ func (s *shard) moveAll(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			s.p.config.Logger.Warn("cannot move messages to other shards for now", "shard", s.name, "error", err)
-			pause(ctx, retryPause)
+			sleep.For(ctx, retryPause)
 		case step.Over:
-			pause(ctx, movePause)
+			sleep.For(ctx, movePause)
 		case step.Blocked:
-			pause(ctx, max(took, blockedPause))
+			sleep.For(ctx, max(took, blockedPause))
 		default:
-			pause(ctx, took)
+			sleep.For(ctx, took)
 		}
 	}
 }

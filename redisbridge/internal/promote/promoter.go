@@ -16,6 +16,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/internal/tracing"
 	"github.com/delaybridge/delaybridge/message"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
@@ -224,7 +225,7 @@ func (p *Promoter) LeaseExpiries() (n int64) {
 
 // awaitTick waits for the next of this bridge's ticks, of which there is one in every.
 func (p *Promoter) awaitTick(ctx context.Context, every time.Duration) {
-	pause(ctx, every-time.Since(p.made)%every)
+	sleep.For(ctx, every-time.Since(p.made)%every)
 }
 
 // stopwatch returns when something begins that Config.ObserveConfirm is told of.
@@ -246,15 +247,5 @@ func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store"
 	"github.com/delaybridge/delaybridge/redisbridge/internal/store/server"
 )
@@ -156,7 +157,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
 	healthy := true
 	for ctx.Err() == nil {
-		sleep, err := s.step(ctx)
+		idle, err := s.step(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -167,7 +168,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 			}
 			healthy = true
 			wait.Reset()
-			s.sleep(ctx, sleep)
+			s.sleep(ctx, idle)
 		case s.p.config.Ends(err):
 			return err
 		default:
@@ -176,7 +177,7 @@ func (s *shard) promoteAll(ctx context.Context) error {
 				s.p.config.Logger.Warn("shard cannot be worked on for now", "shard", s.name, "error", err)
 			}
 			healthy = false
-			pause(ctx, wait.NextBackOff())
+			sleep.For(ctx, wait.NextBackOff())
 		}
 	}
 	return nil
@@ -245,16 +246,16 @@ func (s *shard) step(ctx context.Context) (time.Duration, error) {
 	if err := s.readClock(ctx); err != nil {
 		return 0, err
 	}
-	sleep := maxSleep
+	idle := maxSleep
 	if c.Next >= 0 {
-		sleep = time.Duration(c.Next-s.now()) * time.Millisecond
+		idle = time.Duration(c.Next-s.now()) * time.Millisecond
 	}
 	if s.inflight.count() > 0 {
-		sleep = min(sleep, s.p.config.Lease/2)
+		idle = min(idle, s.p.config.Lease/2)
 	}
 	began := time.Now()
 	s.p.awaitTick(ctx, claimTick)
-	return sleep - time.Since(began), nil
+	return idle - time.Since(began), nil
 }
 
 // standBy says how long a shard of another bridge needs no look.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/delaybridge/delaybridge/internal/broker"
 	"github.com/delaybridge/delaybridge/internal/health"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 	"github.com/delaybridge/delaybridge/topology"
 )
 
@@ -91,7 +92,7 @@ func (r *Repairs) Run(ctx context.Context) error {
 		if err := r.repair(ctx); err != nil {
 			return err
 		}
-		pause(ctx, repairPause)
+		sleep.For(ctx, repairPause)
 	}
 }
 
@@ -206,15 +207,5 @@ func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/delaybridge/delaybridge/internal/broker"
+	"github.com/delaybridge/delaybridge/internal/sleep"
 )
 
 // Trim takes messages out of queues that keep them for people: those that were there for too long, and the
@@ -60,7 +61,7 @@ func (t *Trim) Removed() map[string]Removed {
 // Run looks at each interval, until ctx ends.
 func (t *Trim) Run(ctx context.Context) {
 	t.said, t.undated = map[string]string{}, map[string]bool{}
-	for pause(ctx, t.Every); ctx.Err() == nil; pause(ctx, t.Every) {
+	for sleep.For(ctx, t.Every); ctx.Err() == nil; sleep.For(ctx, t.Every) {
 		if !t.First() {
 			continue
 		}
