@@ -91,8 +91,8 @@ fault: ## Try to break every promise; DURATION=10m SEED=n ONLY='redis killed' ST
 	@go run ./internal/fault/cmd/fault $(if $(DURATION),-duration '$(DURATION)') $(if $(SEED),-seed '$(SEED)') $(if $(ONLY),-only '$(ONLY)') $(if $(STORE),-store '$(STORE)')
 
 .PHONY: fault-long
-fault-long: ## The same for ten minutes, with more faults at once; DURATION SEED ONLY STORE
-	@$(MAKE) --no-print-directory fault DURATION='$(or $(DURATION),10m)'
+fault-long: DURATION ?= 10m
+fault-long: fault ## The same for ten minutes, with more faults at once; DURATION SEED ONLY STORE
 
 .PHONY: mutants
 mutants: ## Break the product on purpose, and see that make fault finds it (two hours); ONLY='nack' DURATION=2m
