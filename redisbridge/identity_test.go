@@ -3,6 +3,7 @@ package redisbridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -548,6 +549,36 @@ func TestAnotherMessageOfTheMillisecondIsNoOldCopy(t *testing.T) {
 	arrives("one", isRescheduled)
 	arrives("two", isWanted)
 	arrives("one", isRescheduled)
+}
+
+// Nor is one that Redis has never had taken for the one that waits there, though the clocks of
+// its publisher and of Redis showed the same millisecond.
+func TestMessageOfTheMillisecondIsNotTheParkedOne(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, short(), servertest.ForTest(t))
+	for _, path := range []message.Path{message.PathDirect, "tier 1s", "parked, then retry", "replayed"} {
+		for _, what := range []string{"waits", "rescheduled"} {
+			id := fmt.Sprint(path, ", ", what)
+			b.parkOne(t, id, message.After(time.Hour))
+			if what == "rescheduled" {
+				b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), id, message.After(2*time.Hour)))
+			}
+			before, _, err := lookUp(b.park.Get(t.Context(), id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			came := message.Message{ID: id, RoutingKey: "order.unpaid", Body: []byte("another"), Journey: message.Journey{
+				Published: before.Published, Due: before.Published, Path: path,
+			}}
+			if arrival, err := b.park.Arrive(t.Context(), &came); err != nil || arrival.Because() != isWanted {
+				t.Errorf("%s: got %+v, %v; want it delivered", id, arrival, err)
+			}
+			after, _, err := lookUp(b.park.Get(t.Context(), id))
+			if err != nil || after.State != before.State || !after.Due.Equal(before.Due) {
+				t.Errorf("%s: the parked one is %s, due at %v, %v; want it %s, due at %v", id, after.State, after.Due, err, before.State, before.Due)
+			}
+		}
+	}
 }
 
 // A copy whose delay is longer than the time since the message was delivered was published

@@ -620,7 +620,7 @@ func TestScriptForOtherLanguagesKnowsGenerations(t *testing.T) {
 	b := newBench(t, short())
 	mustChange(t)(b.park.Cancel(t.Context(), "in a tier"))
 	ask := func(tag string) (int64, error) {
-		return b.client.Eval(t.Context(), script, []string{tag + "env", tag + "kept", tag + "claimed"}, "in a tier", 0, 0).Int64()
+		return b.client.Eval(t.Context(), script, []string{tag + "env", tag + "kept", tag + "claimed"}, "in a tier", 0, 0, "").Int64()
 	}
 	old := fmt.Sprintf("{%s:%d}:", b.topology.Prefix(), redisbridge.ShardIn(b.topology, "in a tier"))
 	if answer, err := ask(old); err != nil || answer != -1 {

@@ -39,7 +39,7 @@ func (b *bench) ask(t *testing.T, script string, m message.Message) int64 {
 		published = m.Journey.Published.UnixMilli()
 	}
 	answer, err := b.client.Eval(t.Context(), script,
-		[]string{tag + "env", tag + "kept", tag + "claimed"}, m.ID, published, m.Journey.Version).Int64()
+		[]string{tag + "env", tag + "kept", tag + "claimed"}, m.ID, published, m.Journey.Version, string(m.Journey.Path)).Int64()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,4 +122,12 @@ func TestScriptForOtherLanguages(t *testing.T) {
 	b.enter(t, ch, "in a tier, wanted", time.Second)
 	want(next("in a tier, wanted"), handle)
 	told(redisbridge.OutcomeDelivered)(b.park.Cancel(t.Context(), "in a tier, wanted"))
+
+	b.parkOne(t, "of the same millisecond", message.After(time.Hour))
+	parked, _, err := lookUp(b.park.Get(t.Context(), "of the same millisecond"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(message.Message{ID: parked.ID, Journey: message.Journey{Published: parked.Published, Path: message.PathDirect}}, handle)
+	told(redisbridge.OutcomeDone)(b.park.Cancel(t.Context(), parked.ID)) // as it is another message
 }

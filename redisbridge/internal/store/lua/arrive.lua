@@ -13,7 +13,14 @@ local absent = refusal(KEYS[2], ARGV[1])
 if absent then return absent end
 local now = clock()
 local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
-local from_tier = string.sub(ARGV[8], 1, 5) == 'tier '
+
+-- Redis gives each message with an ID an instant of its own. Any other message, first or when it
+-- is tried again, has that of its publisher's clock, and is known by its content, too.
+local by_redis = ARGV[8] == 'parked, then ready' or string.sub(ARGV[8], 1, 18) == 'parked, then lane '
+local function is_its(its)
+  if is_another(its, published) then return false end
+  return by_redis or published == 0 or its.published == 0 or its.digest == no_digest or its.digest == ARGV[10]
+end
 
 -- The record of the message is that which was published at the same instant; otherwise one
 -- of which, or of the message, the instant is not known.
@@ -21,11 +28,10 @@ local key, r, was, envelope, exact, same, tombstone
 for _, one in ipairs(keys_of(KEYS[2], ARGV[1])) do
   local stored = redis.call('HGET', envelopes_key(KEYS[2], one), one)
   local its = stored and read(stored)
-  if its and not exact and not is_another(its, published) then
+  if its and not exact and is_its(its) then
     key, r, exact = one, its, its.published == published
     was, envelope = stored, string.sub(stored, its.body)
-    -- Redis gives each message with the ID an instant of its own; publishers to tiers do not.
-    same = exact and published > 0 and (not from_tier or its.digest == ARGV[10])
+    same = exact and published > 0
   end
   if its and its.state == cancelled and published <= its.parked_at + clocks_ms then tombstone = its end
 end
