@@ -48,9 +48,12 @@ type sharedServers struct {
 // shared is a variable because testing hands nothing from TestMain to the tests.
 var shared sharedServers
 
-// toxic is a goroutine of toxiproxy. A link that is cut while bytes are on their way leaves it
-// behind.
-const toxic = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+// These are goroutines of toxiproxy. A link that is cut while bytes are on their way leaves behind
+// the one that hands them on, and, if there are more, the one that reads them.
+const (
+	toxicStub = "github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"
+	toxicRead = "github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"
+)
 
 // Main is for TestMain: it runs the tests, stops the servers that they shared,
 // and fails when a goroutine is left. It does not return.
@@ -63,7 +66,7 @@ func Main(m *testing.M) {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreAnyFunction(toxic)); err != nil {
+		if err := goleak.Find(goleak.IgnoreAnyFunction(toxicStub), goleak.IgnoreAnyFunction(toxicRead)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
