@@ -78,7 +78,7 @@ func newOverhead(ctx context.Context, pair *servers.Pair) (*overhead, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.paths = []lab.Path{raw, lab.Exact(s.Producer), lab.Arbitrary(s.Producer)}
+	o.paths = []lab.Path{raw, lab.Exact(s.Untracked), lab.Arbitrary(s.Producer)}
 	return o, nil
 }
 

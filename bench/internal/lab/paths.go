@@ -103,7 +103,7 @@ func (r *rawPath) Publish(ctx context.Context, id string, body []byte, delay tim
 
 type exactPath struct{ producer *producer.Producer }
 
-// Exact is our producer with a delay that equals a tier.
+// Exact is our producer, untracked, with a delay that equals a tier.
 func Exact(p *producer.Producer) Path { return exactPath{p} }
 
 func (p exactPath) Publish(ctx context.Context, id string, body []byte, delay time.Duration) (time.Time, error) {

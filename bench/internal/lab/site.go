@@ -22,7 +22,7 @@ import (
 	"github.com/delaybridge/delaybridge/topology"
 )
 
-// Site is an installation without a bridge: servers, topology, producer and
+// Site is an installation without a bridge: servers, topology, producers and
 // park, and a queue for all that comes out.
 type Site struct {
 	RabbitMQ *rabbitmq.Node
@@ -32,7 +32,9 @@ type Site struct {
 	Conn     *amqp.Connection // of the consumer
 	Park     *redisbridge.Park
 	Producer *producer.Producer
-	arrivals atomic.Pointer[Arrivals] // of the load under way
+	// Untracked sends a delay that equals a tier straight there, past Redis.
+	Untracked *producer.Producer
+	arrivals  atomic.Pointer[Arrivals] // of the load under way
 
 	stops   []func() // of what runs until close
 	workers sync.WaitGroup
@@ -45,7 +47,7 @@ func NewSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store 
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{RabbitMQ: rabbitmq, Redis: store, Topology: t, failed: make(chan error, 4)}
+	s := &Site{RabbitMQ: rabbitmq, Redis: store, Topology: t, failed: make(chan error, 5)}
 	if s.Client, err = redisbridge.NewClient(store.URL()); err != nil {
 		return nil, err
 	}
@@ -61,10 +63,16 @@ func NewSite(ctx context.Context, prefix string, rabbitmq *rabbitmq.Node, store 
 	if s.Park, err = redisbridge.NewPark(redisbridge.ParkConfig{Client: s.Client, Topology: t}); err != nil {
 		return nil, err
 	}
-	if s.Producer, err = producer.New(producer.Config{AMQPURL: rabbitmq.AMQPURL(), Topology: t, Parker: s.Park}); err != nil {
+	config := producer.Config{AMQPURL: rabbitmq.AMQPURL(), Topology: t, Parker: s.Park}
+	if s.Producer, err = producer.New(config); err != nil {
+		return nil, err
+	}
+	config.Untracked = true
+	if s.Untracked, err = producer.New(config); err != nil {
 		return nil, err
 	}
 	s.run(ctx, s.Producer.Run)
+	s.run(ctx, s.Untracked.Run)
 	return s, nil
 }
 
