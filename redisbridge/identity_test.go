@@ -581,6 +581,29 @@ func TestMessageOfTheMillisecondIsNotTheParkedOne(t *testing.T) {
 	}
 }
 
+// An old copy of a rescheduled message that was in quarantine, and is replayed, is an old copy still.
+func TestReplayedOldCopyIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBenchAt(t, inLaneForLong(), servertest.ForTest(t))
+	b.run(t, nil)
+	due := time.Now().Add(30 * time.Second)
+	b.parkOne(t, "m", message.At(due))
+	until(t, "it is in a lane", func() bool { return len(b.list(t, redisbridge.Filter{State: redisbridge.StateInLane})) == 1 })
+	b.changed(t, redisbridge.OutcomeDone, 1)(b.park.Reschedule(t.Context(), "m", message.After(time.Hour)))
+	parked, _, err := lookUp(b.park.Get(t.Context(), "m"))
+	if err != nil || parked.Version == 0 {
+		t.Fatalf("got %+v, %v; want another version", parked, err)
+	}
+	for _, path := range []message.Path{"replayed", "parked, then retry"} {
+		old := message.Message{ID: "m", RoutingKey: "order.unpaid", Body: []byte("m"), Journey: message.Journey{
+			Published: parked.Published, Due: due, Path: path,
+		}}
+		if arrival, err := b.park.Arrive(t.Context(), &old); err != nil || arrival.Because() != isRescheduled {
+			t.Errorf("%s: got %+v, %v; want it dropped", path, arrival, err)
+		}
+	}
+}
+
 // A copy whose delay is longer than the time since the message was delivered was published
 // before that, whenever it comes: it is an old one.
 func TestOldCopyOfATierIsTold(t *testing.T) {

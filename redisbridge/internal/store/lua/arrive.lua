@@ -14,12 +14,16 @@ if absent then return absent end
 local now = clock()
 local published, version = tonumber(ARGV[2]), tonumber(ARGV[4])
 
--- Redis gives each message with an ID an instant of its own. Any other message, first or when it
--- is tried again, has that of its publisher's clock, and is known by its content, too.
-local by_redis = ARGV[8] == 'parked, then ready' or string.sub(ARGV[8], 1, 18) == 'parked, then lane '
+-- Redis gives each message with an ID an instant of its own. What went straight to a tier or to
+-- the ready exchange has that of its publisher's clock, and is known by its content, too. What is
+-- tried again, or replayed, may be either: its content tells it from what waits only, since that
+-- of a parked message may have a due time of which the message says nothing.
+local again = ARGV[8] == 'parked, then retry' or ARGV[8] == 'replayed'
+local by_redis = not again and ARGV[8] ~= 'direct' and string.sub(ARGV[8], 1, 5) ~= 'tier '
 local function is_its(its)
   if is_another(its, published) then return false end
-  return by_redis or published == 0 or its.published == 0 or its.digest == no_digest or its.digest == ARGV[10]
+  return by_redis or published == 0 or its.published == 0 or its.digest == no_digest or its.digest == ARGV[10] or
+    again and (its.state ~= waiting or its.version ~= version)
 end
 
 -- The record of the message is that which was published at the same instant; otherwise one
