@@ -39,18 +39,28 @@ func otherClock(ahead time.Duration) map[string]string {
 	}
 }
 
-// checkClock returns an error where the clock does not go as it should.
-func (r *Node) checkClock(ctx context.Context, ahead time.Duration) error {
-	return r.command(func(c *redis.Client) error {
+// clockTolerance is by how much more a clock may be behind than was asked for. libfaketime
+// reads the machine's clock twice while a program starts, and is behind by the time between.
+const clockTolerance = 100 * time.Millisecond
+
+// Ahead returns the bounds of how far the server's clock is ahead of this machine's; they are
+// negative where it is behind.
+func (r *Node) Ahead(ctx context.Context) (least, most time.Duration, err error) {
+	err = r.command(func(c *redis.Client) error {
 		began := time.Now()
 		now, err := c.Time(ctx).Result()
-		if err != nil {
-			return err
-		}
 		// Redis was asked at one of the two instants, or between them.
-		if least, most := time.Until(now), now.Sub(began); least > ahead || most < ahead {
-			return fmt.Errorf("it is %v ahead rather than %v", least, ahead)
-		}
-		return nil
+		least, most = time.Until(now), now.Sub(began)
+		return err
 	})
+	return least, most, err
+}
+
+// checkClock returns an error where the clock does not go as it should.
+func (r *Node) checkClock(ctx context.Context, ahead time.Duration) error {
+	least, most, err := r.Ahead(ctx)
+	if err == nil && (least > ahead || most < ahead-clockTolerance) {
+		err = fmt.Errorf("it is from %v to %v ahead rather than %v", least, most, ahead)
+	}
+	return err
 }
